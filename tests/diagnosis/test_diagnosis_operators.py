@@ -35,7 +35,7 @@ def test_a_right_kernel_passes(subject) -> None:
 
 
 def test_a_multiplier_of_few_bits_is_tried_with_sums_that_fit_it():
-    with pytest.raises(AssertionError, match="levels that wrap in place of being clamped"):
+    with pytest.raises(AssertionError, match="a clamp, beyond the grid"):
         check_operator(Conv(wrapping=True), "op.conv.dense.s8s8.real", "ideal")
 
 

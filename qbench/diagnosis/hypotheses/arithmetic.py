@@ -1,7 +1,7 @@
 """Another arithmetic: sums, multipliers, roundings, tables."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -20,106 +20,81 @@ _EXACT_BITS = 24
 _LAST = (Rounding.HALF_AWAY, Rounding.HALF_UP, Rounding.HALF_EVEN)
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Neighbouring products summed in 16 bits."""
+def pairs(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """Neighbouring products summed in 16 bits.
 
-    name: str = "pairs of products"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only for products; where the arithmetic itself sums pairs, the mistake is not to sum them."""
-        if not facts.is_product:
-            return None
-        own = facts.arithmetic.accumulator
-        if own.pair_bits:
-            other, words = Accumulator(bits=own.bits), "summing products one by one, where the arithmetic sums pairs,"
-        else:
-            other = Accumulator(bits=own.bits, overflow=own.overflow, pair_bits=PAIR_BITS)
-            words = f"summing pairs of products in {PAIR_BITS} bits"
-        arithmetic = replace(facts.arithmetic, accumulator=other, overrides=_without_accumulators(facts.arithmetic))
-        levels = counted(facts.captured, arithmetic, facts.feeds)
-        return None if levels is None else facts.weigh_levels(Cause.PAIR_SATURATION, words, levels)
+    Where the arithmetic itself sums pairs, the mistake is not to sum them.
+    """
+    if not facts.is_product:
+        return
+    own = facts.arithmetic.accumulator
+    if own.pair_bits:
+        other, words = Accumulator(bits=own.bits), "summing products one by one, where the arithmetic sums pairs,"
+    else:
+        other = Accumulator(bits=own.bits, overflow=own.overflow, pair_bits=PAIR_BITS)
+        words = f"summing pairs of products in {PAIR_BITS} bits"
+    arithmetic = replace(facts.arithmetic, accumulator=other, overrides=_without_accumulators(facts.arithmetic))
+    levels = counted(facts.captured, arithmetic, facts.feeds)
+    if levels is not None:
+        yield facts.weigh_levels(Cause.PAIR_SATURATION, words, levels)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnPairs:
-    """The cost of an arithmetic that is declared to sum pairs in 16 bits."""
+def own_pairs(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The cost of an arithmetic that is declared to sum pairs in 16 bits.
 
-    name: str = "the arithmetic's own pairs"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """The share of the error that disappears when products are summed one by one."""
-        captured, own = facts.captured, facts.arithmetic.accumulator
-        cost = Cost.of(facts) if own.pair_bits and facts.claimed and facts.is_product else None
-        if cost is None or not cost.is_high:
-            return None
-        arithmetic = replace(
-            facts.arithmetic, accumulator=Accumulator(bits=own.bits), overrides=_without_accumulators(facts.arithmetic)
-        )
-        levels = counted(captured, arithmetic, captured.fed)
-        if levels is None or levels.shape != cost.x.shape:
-            return None
-        share = 1 - float(((levels - cost.x) ** 2).sum()) / cost.error
-        evidence = (
-            f"'{facts.arithmetic.name}' sums pairs of products in {own.pair_bits} bits, as it claims: without that, "
-            f"{share:.0%} of the error disappears"
-        )
-        return Explanation(cause=Cause.PAIR_SATURATION, evidence=evidence, weight=max(share, 0.0))
+    It is the share of the error that disappears when products are summed one by one.
+    """
+    captured, own = facts.captured, facts.arithmetic.accumulator
+    cost = Cost.of(facts) if own.pair_bits and facts.claimed and facts.is_product else None
+    if cost is None or not cost.is_high:
+        return
+    arithmetic = replace(
+        facts.arithmetic, accumulator=Accumulator(bits=own.bits), overrides=_without_accumulators(facts.arithmetic)
+    )
+    levels = counted(captured, arithmetic, captured.fed)
+    if levels is None or levels.shape != cost.x.shape:
+        return
+    share = 1 - float(((levels - cost.x) ** 2).sum()) / cost.error
+    evidence = (
+        f"'{facts.arithmetic.name}' sums pairs of products in {own.pair_bits} bits, as it claims: without that, "
+        f"{share:.0%} of the error disappears"
+    )
+    yield Explanation(cause=Cause.PAIR_SATURATION, evidence=evidence, weight=max(share, 0.0))
 
 
-@dataclass(frozen=True, slots=True)
-class Registers:
-    """Sums that wrap or saturate in fewer bits."""
-
-    name: str = "a narrow accumulator"
-    by_element: bool = True
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Widths from that of the largest sum downwards."""
-        product = Product.of(facts)
-        if product is None:
-            return None
-        sums = np.rint((facts.real / product.unit).astype(np.float64)).astype(np.int64)
-        bias = np.rint(product.bias / product.unit).astype(np.int64) if product.bias is not None else None
-        return heaviest(self._tried(facts, product, sums, bias))
-
-    def _tried(
-        self, facts: UnitEvidence, product: Product, sums: np.ndarray, bias: np.ndarray | None
-    ) -> Iterator[Explanation | None]:
-        widest = int(np.abs(sums).max(initial=0)).bit_length()
-        for bits in range(min(widest, 31), 7, -1):
-            for overflow in Overflow:
-                words = f"sums that {overflow.value} in {bits} bits (the largest needs {widest + 1})"
-                register = Accumulator(bits=bits, overflow=overflow)
-                yield facts.weigh_reals(Cause.ACCUMULATOR, words, held(sums, register) * product.unit)
-                if bias is not None:
-                    later = (held(sums - bias, register) + bias) * product.unit
-                    yield facts.weigh_reals(Cause.ACCUMULATOR, f"{words}, the bias added afterwards,", later)
+def registers(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """Sums that wrap or saturate in fewer bits: widths from that of the largest sum downwards."""
+    product = Product.of(facts)
+    if product is None:
+        return
+    sums = np.rint((facts.real / product.unit).astype(np.float64)).astype(np.int64)
+    bias = np.rint(product.bias / product.unit).astype(np.int64) if product.bias is not None else None
+    widest = int(np.abs(sums).max(initial=0)).bit_length()
+    for bits in range(min(widest, 31), 7, -1):
+        for overflow in Overflow:
+            words = f"sums that {overflow.value} in {bits} bits (the largest needs {widest + 1})"
+            register = Accumulator(bits=bits, overflow=overflow)
+            yield facts.weigh_reals(Cause.ACCUMULATOR, words, held(sums, register) * product.unit)
+            if bias is not None:
+                later = (held(sums - bias, register) + bias) * product.unit
+                yield facts.weigh_reals(Cause.ACCUMULATOR, f"{words}, the bias added afterwards,", later)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Roundings, zero points, sums and averages by a rule of another arithmetic."""
+def rules(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """Roundings, zero points, sums and averages by a rule of another arithmetic.
 
-    name: str = "rules of another arithmetic"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only where the backend declares its arithmetic: otherwise no rounding of a tie is a mistake."""
-        if not facts.claimed or facts.interior is None:
-            return None
-        if facts.found.size > 2 * MOST and 2 * facts.hard_count > facts.count:
-            return None  # too slow; most differences are not ties, so the roundings of real values show as much
-        return heaviest(self._tried(facts, facts.interior.node.op_type, str(facts.interior.node.name)))
-
-    def _tried(self, facts: UnitEvidence, operator: str, name: str) -> Iterator[Explanation | None]:
-        own = facts.arithmetic.at(operator, name)
-        for words, other in (*other_rules(own, operator), *_twice(own)):
-            cause = _cause(own, other)
-            if cause is not None and (levels := counted(facts.captured, other, facts.feeds)) is not None:
-                yield facts.weigh_levels(cause, words, levels)
+    Only where the backend declares its arithmetic: otherwise no rounding of a tie is a mistake.
+    """
+    if not facts.claimed or facts.interior is None:
+        return
+    if facts.found.size > 2 * MOST and 2 * facts.hard_count > facts.count:
+        return  # too slow; most differences are not ties, so the roundings of real values show as much
+    node = facts.interior.node
+    own = facts.arithmetic.at(node.op_type, str(node.name))
+    for words, other in (*other_rules(own, node.op_type), *_twice(own)):
+        cause = _cause(own, other)
+        if cause is not None and (levels := counted(facts.captured, other, facts.feeds)) is not None:
+            yield facts.weigh_levels(cause, words, levels)
 
 
 def _twice(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
@@ -174,30 +149,23 @@ _FUNCTIONS = frozenset(
 _REST = 0.6
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """A wrong table of a function: shifted by an entry, too coarse, or inexact beyond rounding."""
+def tables(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """A wrong table of a function: shifted by an entry, too coarse, or inexact beyond rounding.
 
-    name: str = "tables"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """The found values as a table over the quantized inputs, compared with the right table."""
-        return heaviest(self._tried(facts))
-
-    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
-        operators = set(facts.captured.unit.operators)
-        if not operators & _FUNCTIONS:
-            return
-        feed = next(iter(facts.feeds.values()))
-        pointwise = len(facts.feeds) == 1 and feed.shape == facts.found.shape and not operators & {"Softmax"}
-        if pointwise and not facts.is_product:
-            yield from _entries(facts, feed.astype(np.int64))
-        steps = np.abs(facts.found - facts.correct)[facts.differing]
-        if steps.size:
-            names = " and ".join(sorted(operators & _FUNCTIONS))
-            evidence = f"{names} is off by {steps.mean():.2f} steps on {facts.count} levels, by {steps.max():g} at most"
-            yield Explanation(cause=Cause.TABLE, evidence=evidence, weight=_REST)
+    The found values are a table over the quantized inputs, compared with the right table.
+    """
+    operators = set(facts.captured.unit.operators)
+    if not operators & _FUNCTIONS:
+        return
+    feed = next(iter(facts.feeds.values()))
+    pointwise = len(facts.feeds) == 1 and feed.shape == facts.found.shape and not operators & {"Softmax"}
+    if pointwise and not facts.is_product:
+        yield from _entries(facts, feed.astype(np.int64))
+    steps = np.abs(facts.found - facts.correct)[facts.differing]
+    if steps.size:
+        names = " and ".join(sorted(operators & _FUNCTIONS))
+        evidence = f"{names} is off by {steps.mean():.2f} steps on {facts.count} levels, by {steps.max():g} at most"
+        yield Explanation(cause=Cause.TABLE, evidence=evidence, weight=_REST)
 
 
 def _entries(facts: UnitEvidence, levels: np.ndarray[Any, Any]) -> Iterator[Explanation | None]:
@@ -244,67 +212,55 @@ _RULES: Mapping[str, Callable[[Floats], Floats]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Roundings:
-    """Every rounding rule, before and after the zero point, once or twice; and a constant added to all results."""
+def roundings(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """Every rounding rule, before and after the zero point, once or twice; and a constant added to all results.
 
-    name: str = "roundings"
-    by_element: bool = True
+    Only for a quantized result: a real one is not rounded.
+    """
+    grid = facts.captured.unit.grid
+    if grid is None:
+        return
+    zero = int(grid.zero_point)
+    snapped, cause = _snapped(facts.real), Cause.ROUNDING
+    yield _constant(facts, zero)
+    for words, rule in _RULES.items():
+        yield facts.weigh_levels(cause, words, _moved(facts, rule(snapped)))
+        if zero:
+            early = rule(snapped + zero) - zero
+            yield facts.weigh_levels(cause, f"{words} after the zero point is added", _moved(facts, early))
+    for bits in range(1, 5):
+        for words in ("half up", "half to even", "truncation"):
+            twice = np.floor(_RULES[words](_snapped(facts.real * 2**bits)) / 2**bits + 0.5)
+            said = f"rounding twice, first by {words} to {bits} more bits,"
+            yield facts.weigh_levels(cause, said, _moved(facts, twice))
 
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only for a quantized result: a real one is not rounded."""
-        return None if facts.captured.unit.grid is None else heaviest(self._tried(facts))
 
-    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
-        grid = facts.captured.unit.grid
-        zero = 0 if grid is None else int(grid.zero_point)
-        snapped, cause = _snapped(facts.real), Cause.ROUNDING
-        yield _constant(facts, zero)
-        for words, rule in _RULES.items():
-            yield facts.weigh_levels(cause, words, _moved(facts, rule(snapped)))
+def zero_points(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """A zero point of an operand that is omitted, or another one.
+
+    One step more in an operand changes the result by R; the error of the zero point is the δ that fits best.
+    """
+    inner = facts.interior
+    if inner is None:
+        return
+    for name, one in inner.operands.items():
+        if one.grid is None or np.size(one.grid.scale) != 1 or one.grid.qtype.bits > 16:
+            continue
+        scale, zero = float(one.grid.scale), int(one.grid.zero_point)
+        if not facts.is_product:
             if zero:
-                early = rule(snapped + zero) - zero
-                yield facts.weigh_levels(cause, f"{words} after the zero point is added", _moved(facts, early))
-        for bits in range(1, 5):
-            for words in ("half up", "half to even", "truncation"):
-                twice = np.floor(_RULES[words](_snapped(facts.real * 2**bits)) / 2**bits + 0.5)
-                said = f"rounding twice, first by {words} to {bits} more bits,"
-                yield facts.weigh_levels(cause, said, _moved(facts, twice))
-
-
-@dataclass(frozen=True, slots=True)
-class ZeroPoints:
-    """A zero point of an operand that is omitted, or another one."""
-
-    name: str = "zero points of operands"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """One step more in an operand changes the result by R; the error of the zero point is the δ that fits best."""
-        return heaviest(self._tried(facts))
-
-    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
-        inner = facts.interior
-        if inner is None:
-            return
-        for name, one in inner.operands.items():
-            if one.grid is None or np.size(one.grid.scale) != 1 or one.grid.qtype.bits > 16:
-                continue
-            scale, zero = float(one.grid.scale), int(one.grid.zero_point)
-            if not facts.is_product:
-                if zero:
-                    moved = inner.run({**facts.operands, name: facts.operands[name] + np.float32(scale * zero)})
-                    yield facts.weigh_reals(Cause.ROUNDING, f"zero point {zero} of '{name}' left out", moved)
-                continue
-            response = inner.run({**facts.operands, name: facts.operands[name] + np.float32(scale)}) - facts.real
-            inside = facts.inside & (response != 0)
-            if not inside.any():
-                continue
-            step = solved(facts, response)
-            for off in dict.fromkeys((zero, round(step))):
-                if off:
-                    words = f"zero point {zero - off} in place of {zero} for '{name}'"
-                    yield facts.weigh_reals(Cause.ROUNDING, words, facts.real + off * response)
+                moved = inner.run({**facts.operands, name: facts.operands[name] + np.float32(scale * zero)})
+                yield facts.weigh_reals(Cause.ROUNDING, f"zero point {zero} of '{name}' left out", moved)
+            continue
+        response = inner.run({**facts.operands, name: facts.operands[name] + np.float32(scale)}) - facts.real
+        inside = facts.inside & (response != 0)
+        if not inside.any():
+            continue
+        step = solved(facts, response)
+        for off in dict.fromkeys((zero, round(step))):
+            if off:
+                words = f"zero point {zero - off} in place of {zero} for '{name}'"
+                yield facts.weigh_reals(Cause.ROUNDING, words, facts.real + off * response)
 
 
 def solved(facts: UnitEvidence, response: Floats) -> float:

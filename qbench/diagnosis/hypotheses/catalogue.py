@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.diagnosis.hypotheses.arithmetic import OwnPairs, Pairs, Registers, Roundings, Rules, Tables, ZeroPoints
-from qbench.diagnosis.hypotheses.bias import Biases
-from qbench.diagnosis.hypotheses.clip import Chains, FloatLimits, Limits
-from qbench.diagnosis.hypotheses.graph import Lines, Misplaced, Written
+from qbench.diagnosis.hypotheses.arithmetic import own_pairs, pairs, registers, roundings, rules, tables, zero_points
+from qbench.diagnosis.hypotheses.bias import biases
+from qbench.diagnosis.hypotheses.clip import chains, float_limits, limits
+from qbench.diagnosis.hypotheses.graph import lines, misplaced, written
 from qbench.diagnosis.hypotheses.hypothesis import SURE, Explanation, Hypothesis, NamedCause, UnitEvidence, evidence_of
-from qbench.diagnosis.hypotheses.layout import OperandOrders, Paddings, ResultOrders
-from qbench.diagnosis.hypotheses.memory import Repeating, Unread, Unwritten
-from qbench.diagnosis.hypotheses.range import Cost, GridCosts, WeightCosts, coarse
-from qbench.diagnosis.hypotheses.scale import OperandScales, Scales, StoredScales
+from qbench.diagnosis.hypotheses.layout import operand_orders, paddings, result_orders
+from qbench.diagnosis.hypotheses.memory import repeating, unread, unwritten
+from qbench.diagnosis.hypotheses.range import Cost, coarse, grid_costs, weight_costs
+from qbench.diagnosis.hypotheses.scale import operand_scales, scales, stored_scales
 from qbench.diagnosis.units import Captured
 from qbench.judging import Cause
 from qbench.numerics import Arithmetic
@@ -29,30 +29,37 @@ _LONG = 8
 _LOCAL = 0.95
 """Factor of the weight of an explanation that holds in some slices only."""
 
-COUNTING: tuple[Hypothesis, ...] = (
-    Repeating(),
-    Chains(),
-    Pairs(),
-    Roundings(),
-    ResultOrders(),
-    ZeroPoints(),
-    Biases(),
-    Scales(),
-    StoredScales(),
-    Registers(),
-    Paddings(),
-    Limits(),
-    Rules(),
-    OperandOrders(),
-    OperandScales(),
-    Unwritten(),
-    Unread(),
-    Tables(),
-    Lines(),
+COUNTING = (
+    Hypothesis("another result for the same inputs", repeating),
+    Hypothesis("grids inside", chains),
+    Hypothesis("pairs of products", pairs),
+    Hypothesis("roundings", roundings, by_element=True),
+    Hypothesis("orders of the result", result_orders),
+    Hypothesis("zero points of operands", zero_points),
+    Hypothesis("biases", biases, by_element=True),
+    Hypothesis("scales", scales, by_element=True),
+    Hypothesis("scales in a shorter type", stored_scales),
+    Hypothesis("a narrow accumulator", registers, by_element=True),
+    Hypothesis("padding", paddings),
+    Hypothesis("limits", limits, by_element=True),
+    Hypothesis("rules of another arithmetic", rules),
+    Hypothesis("orders of operands", operand_orders),
+    Hypothesis("scales of operands", operand_scales),
+    Hypothesis("elements that are not computed", unwritten),
+    Hypothesis("inputs that are not read", unread),
+    Hypothesis("tables", tables),
+    Hypothesis("lines", lines, by_element=True),
 )
 """Why an engine differs from its arithmetic; of equal weights the first is reported."""
 
-COSTS: tuple[Hypothesis, ...] = (Written(), FloatLimits(), OwnPairs(), Misplaced(), GridCosts(), WeightCosts())
+COSTS = (
+    Hypothesis("the graph that was written", written),
+    Hypothesis("limits of the float graph", float_limits, by_element=True),
+    Hypothesis("the arithmetic's own pairs", own_pairs),
+    Hypothesis("the result compared with fp32", misplaced),
+    Hypothesis("costs of the grid", grid_costs),
+    Hypothesis("costs of the weights' grid", weight_costs),
+)
 """Why a graph has an error although the engine computes it by its arithmetic."""
 
 

@@ -1,63 +1,57 @@
 """Limits that are missing, moved or merged."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, UnitEvidence, counted, heaviest
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, UnitEvidence, counted
 from qbench.diagnosis.units import limits_of
 from qbench.graph import clip_of_levels, grid_of, only_consumer, own_copy, producer, values_by_name
 from qbench.judging import Cause
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """A limit of a Relu, Clip or grid that is missing or changed, or values that wrap instead of being clamped."""
+def limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """A limit of a Relu, Clip or grid that is missing or changed, or values that wrap instead of being clamped.
 
-    name: str = "limits"
-    by_element: bool = True
+    Only for a quantized result.
+    """
+    grid = facts.captured.unit.grid
+    if grid is None:
+        return
+    zero = int(grid.zero_point)
+    low, high = grid.qtype.qmin - zero, grid.qtype.qmax - zero
+    free = np.where(np.isfinite(facts.real), np.rint(facts.real), facts.found)
+    if facts.lowest > low or facts.highest < high:
+        for words, ends in {
+            "no limits at all": (low, high),
+            f"no upper limit of {facts.highest:g} steps": (facts.lowest, high),
+            f"no lower limit of {facts.lowest:g} steps": (low, facts.highest),
+            "a limit at 0 and no upper one": (0, high),
+        }.items():
+            yield _clamped(facts, words, free, *ends)
+    yield from _others(facts, free)
+    for bits in dict.fromkeys((8, grid.qtype.bits)):
+        size = 1 << bits
+        wrapped = (free - low) % size + low
+        for beyond, where in ((free != facts.rounded(free), ""), (free > high, " above"), (free < low, " below")):
+            words = f"levels that wrap at {bits} bits{where} in place of being clamped"
+            yield _levels(facts, words, np.where(beyond, wrapped, facts.correct), Cause.ACCUMULATOR)
 
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only for a quantized result."""
-        return heaviest(self._tried(facts))
 
-    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
-        grid = facts.captured.unit.grid
-        if grid is None:
-            return
-        zero = int(grid.zero_point)
-        low, high = grid.qtype.qmin - zero, grid.qtype.qmax - zero
-        free = np.where(np.isfinite(facts.real), np.rint(facts.real), facts.found)
-        if facts.lowest > low or facts.highest < high:
-            for words, ends in {
-                "no limits at all": (low, high),
-                f"no upper limit of {facts.highest:g} steps": (facts.lowest, high),
-                f"no lower limit of {facts.lowest:g} steps": (low, facts.highest),
-                "a limit at 0 and no upper one": (0, high),
-            }.items():
-                yield _clamped(facts, words, free, *ends)
-        yield from self._others(facts, free)
-        for bits in dict.fromkeys((8, grid.qtype.bits)):
-            size = 1 << bits
-            wrapped = (free - low) % size + low
-            for beyond, where in ((free != facts.rounded(free), ""), (free > high, " above"), (free < low, " below")):
-                words = f"levels that wrap at {bits} bits{where} in place of being clamped"
-                yield _levels(facts, words, np.where(beyond, wrapped, facts.correct), Cause.ACCUMULATOR)
-
-    def _others(self, facts: UnitEvidence, free: Floats) -> Iterator[Explanation | None]:
-        """A limit at the least or largest found value, if more than one value lies there."""
-        inside = facts.found[np.isfinite(facts.found)]
-        if not inside.size:
-            return
-        least, most = float(inside.min()), float(inside.max())
-        for words, end, ends in (
-            ("an upper limit of {:g} steps", most, (facts.lowest, most)),
-            ("a lower limit of {:g} steps", least, (least, facts.highest)),
-        ):
-            if int((facts.found == end).sum()) > 1 and end not in (facts.lowest, facts.highest):
-                yield _clamped(facts, words.format(end), free, *ends)
+def _others(facts: UnitEvidence, free: Floats) -> Iterator[Explanation | None]:
+    """A limit at the least or largest found value, if more than one value lies there."""
+    inside = facts.found[np.isfinite(facts.found)]
+    if not inside.size:
+        return
+    least, most = float(inside.min()), float(inside.max())
+    for words, end, ends in (
+        ("an upper limit of {:g} steps", most, (facts.lowest, most)),
+        ("a lower limit of {:g} steps", least, (least, facts.highest)),
+    ):
+        if int((facts.found == end).sum()) > 1 and end not in (facts.lowest, facts.highest):
+            yield _clamped(facts, words.format(end), free, *ends)
 
 
 def _clamped(facts: UnitEvidence, words: str, free: Floats, low: float, high: float) -> Explanation | None:
@@ -73,33 +67,23 @@ def _levels(facts: UnitEvidence, words: str, levels: Floats, cause: Cause = Caus
     return facts.weigh_levels(cause, words, np.where(tied & ~facts.differing, facts.found, levels))
 
 
-@dataclass(frozen=True, slots=True)
-class Chains:
+def chains(facts: UnitEvidence) -> Iterator[Explanation | None]:
     """Inner quantizers that were removed: values are not rounded there any more, or not clamped either.
 
     Only a graph before a pass has inner quantized values; every other unit ends at quantized values.
     """
-
-    name: str = "grids inside"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only for a unit with an inner quantizer."""
-        return heaviest(self._tried(facts))
-
-    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
-        inside = [str(node.outputs[0].name) for node in _inside(facts.captured.unit.graph.graph)]
-        for names in dict.fromkeys((*((name,) for name in inside), tuple(inside)) if inside else ()):
-            where = ", ".join(names)
-            for is_limited, cause, words in (
-                (True, Cause.ROUNDING, f"numbers that are not rounded to '{where}' in between"),
-                (False, Cause.ABSORBED_CLIP, f"numbers that '{where}' does not hold back in between"),
-            ):
-                unit = facts.captured.unit
-                edited = replace(unit, graph=_without(unit.graph, names, is_limited))
-                levels = counted(replace(facts.captured, unit=edited), facts.arithmetic, facts.feeds)
-                if levels is not None:
-                    yield facts.weigh_levels(cause, words, levels)
+    inside = [str(node.outputs[0].name) for node in _inside(facts.captured.unit.graph.graph)]
+    for names in dict.fromkeys((*((name,) for name in inside), tuple(inside)) if inside else ()):
+        where = ", ".join(names)
+        for is_limited, cause, words in (
+            (True, Cause.ROUNDING, f"numbers that are not rounded to '{where}' in between"),
+            (False, Cause.ABSORBED_CLIP, f"numbers that '{where}' does not hold back in between"),
+        ):
+            unit = facts.captured.unit
+            edited = replace(unit, graph=_without(unit.graph, names, is_limited))
+            levels = counted(replace(facts.captured, unit=edited), facts.arithmetic, facts.feeds)
+            if levels is not None:
+                yield facts.weigh_levels(cause, words, levels)
 
 
 def _inside(graph: ir.Graph) -> list[ir.Node]:
@@ -146,38 +130,27 @@ _STEP = 1.25
 _WEIGHT = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class FloatLimits:
-    """A limit that differs from that of the float graph, with values between the two."""
+def float_limits(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """A limit that differs from that of the float graph, with values between the two.
 
-    name: str = "limits of the float graph"
-    by_element: bool = True
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only for a quantized result of a Relu or Clip with constant limits in the float graph."""
-        clip = _clip(facts)
-        limits = None if clip is None else limits_of(clip, facts.captured.unit.scale)
-        return None if limits is None else heaviest(self._tried(facts, *limits))
-
-    def _tried(self, facts: UnitEvidence, low: float, high: float) -> Iterator[Explanation | None]:
-        grid = facts.captured.unit.grid
-        assert grid is not None
-        lowest, highest = (end - int(grid.zero_point) for end in (grid.qmin, grid.qmax))
-        for side, here, there in (
-            ("lower", facts.low, max(low, lowest - 0.5)),
-            ("upper", facts.high, min(high, highest + 0.5)),
-        ):
-            between = (facts.real > min(here, there)) & (facts.real < max(here, there))
-            if abs(here - there) > _STEP and between.any():
-                evidence = (
-                    f"the {side} limit is {here:.4g} steps in the quantized graph and {there:.4g} in the float graph: "
-                    f"{int(between.sum())} of {between.size} values lie in between"
-                )
-                yield Explanation(cause=Cause.ABSORBED_CLIP, evidence=evidence, weight=_WEIGHT)
-
-
-def _clip(facts: UnitEvidence) -> ir.Node | None:
+    Only for a quantized result of a Relu or Clip with constant limits in the float graph.
+    """
     unit = facts.captured.unit
     if facts.original is None or unit.grid is None:
-        return None
-    return producer(values_by_name(facts.original).get(unit.represents))
+        return
+    limits = limits_of(producer(values_by_name(facts.original).get(unit.represents)), unit.scale)
+    if limits is None:
+        return
+    low, high = limits
+    lowest, highest = (end - unit.zero_point for end in (unit.grid.qmin, unit.grid.qmax))
+    for side, here, there in (
+        ("lower", facts.low, max(low, lowest - 0.5)),
+        ("upper", facts.high, min(high, highest + 0.5)),
+    ):
+        between = (facts.real > min(here, there)) & (facts.real < max(here, there))
+        if abs(here - there) > _STEP and between.any():
+            evidence = (
+                f"the {side} limit is {here:.4g} steps in the quantized graph and {there:.4g} in the float graph: "
+                f"{int(between.sum())} of {between.size} values lie in between"
+            )
+            yield Explanation(cause=Cause.ABSORBED_CLIP, evidence=evidence, weight=_WEIGHT)

@@ -1,13 +1,12 @@
 """A quantized graph that differs from its float graph."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
 
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Interior, Mask, UnitEvidence, heaviest
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Interior, Mask, UnitEvidence
 from qbench.diagnosis.hypotheses.layout import orders
 from qbench.diagnosis.hypotheses.range import Cost
 from qbench.diagnosis.rank import is_corrected
@@ -36,30 +35,23 @@ _DEFAULTS: Mapping[str, tuple[Cause, int | None]] = MappingProxyType(
 """Attribute → the cause if it differs, and its default (None: it depends on the operator)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """Attributes, weights and bias of the unit compared with those of the float node of its name."""
+def written(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """Attributes, weights and bias of the unit compared with those of the float node of its name.
 
-    name: str = "the graph that was written"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only if the float graph is known and has a node with this name and type."""
-        inner = facts.interior
-        node = None if inner is None else _counterpart(facts, inner)
-        if inner is None or node is None:
-            return None
-        return heaviest(self._tried(facts, inner, node))
-
-    def _tried(self, facts: UnitEvidence, inner: Interior, node: ir.Node) -> Iterator[Explanation | None]:
-        yield _attributes(inner, node)
-        if facts.is_product:
-            weight = constant_value(node.inputs[1]) if len(node.inputs) > 1 else None
-            if weight is not None:
-                yield _weights(inner, weight.astype(np.float64))
-            bias = constant_value(node.inputs[2]) if len(node.inputs) > 2 else None
-            if bias is not None:
-                yield _bias(facts, inner, bias.astype(np.float64).reshape(-1))
+    Only if the float graph is known and has a node with this name and type.
+    """
+    inner = facts.interior
+    node = None if inner is None else _counterpart(facts, inner)
+    if inner is None or node is None:
+        return
+    yield _attributes(inner, node)
+    if facts.is_product:
+        weight = constant_value(node.inputs[1]) if len(node.inputs) > 1 else None
+        if weight is not None:
+            yield _weights(inner, weight.astype(np.float64))
+        bias = constant_value(node.inputs[2]) if len(node.inputs) > 2 else None
+        if bias is not None:
+            yield _bias(facts, inner, bias.astype(np.float64).reshape(-1))
 
 
 def _counterpart(facts: UnitEvidence, inner: Interior) -> ir.Node | None:
@@ -207,57 +199,51 @@ _BETTER = 0.1
 """Share of the error that may remain for a mistake to explain it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Misplaced:
-    """The result on quantized fp32 inputs compared with the fp32 result: lost limits, exchanged channels, factors."""
+def misplaced(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The result on quantized fp32 inputs compared with the fp32 result: lost limits, exchanged channels, factors.
 
-    name: str = "the result compared with fp32"
-    by_element: bool = False
+    Only where the cost is high.
+    """
+    cost = Cost.of(facts)
+    if cost is None or not cost.is_high:
+        return
+    yield _limit(cost)
+    if cost.x.ndim > 1:
+        yield from _channels(cost)
+        for axis in range(1, cost.x.ndim):
+            reversed_error = float(((cost.y - np.flip(cost.x, axis)) ** 2).sum()) / cost.error
+            if reversed_error < _BETTER:
+                evidence = f"the result is reversed along axis {axis}: that leaves {reversed_error:.1%} of the error"
+                yield Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=1 - reversed_error)
+    opposite = float(((cost.y + cost.x) ** 2).sum()) / cost.error
+    if opposite < _BETTER:
+        evidence = f"the result has the other sign: that leaves {opposite:.1%} of the error"
+        yield Explanation(cause=Cause.LAYOUT, evidence=f"{evidence}, as where operands are exchanged", weight=0.95)
 
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only where the cost is high."""
-        cost = Cost.of(facts)
-        return None if cost is None or not cost.is_high else heaviest(self._tried(cost))
 
-    def _tried(self, cost: Cost) -> Iterator[Explanation | None]:
-        yield _limit(cost)
-        if cost.x.ndim > 1:
-            yield from self._channels(cost)
-            for axis in range(1, cost.x.ndim):
-                reversed_error = float(((cost.y - np.flip(cost.x, axis)) ** 2).sum()) / cost.error
-                if reversed_error < _BETTER:
-                    evidence = (
-                        f"the result is reversed along axis {axis}: that leaves {reversed_error:.1%} of the error"
-                    )
-                    yield Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=1 - reversed_error)
-        opposite = float(((cost.y + cost.x) ** 2).sum()) / cost.error
-        if opposite < _BETTER:
-            evidence = f"the result has the other sign: that leaves {opposite:.1%} of the error"
-            yield Explanation(cause=Cause.LAYOUT, evidence=f"{evidence}, as where operands are exchanged", weight=0.95)
-
-    def _channels(self, cost: Cost) -> Iterator[Explanation | None]:
-        x, y = (np.moveaxis(a, cost.axis, 0).reshape(a.shape[cost.axis], -1) for a in (cost.x, cost.y))
-        if x.shape[1] >= 8:
-            like = _correlations(y, x)
-            best = like.argmax(axis=1)
-            own = like[np.arange(len(like)), np.arange(len(like))]
-            gone = np.flatnonzero((own < _UNLIKE) & (like.max(axis=1) > _ALIKE))
-            if gone.size:
-                shown = ", ".join(f"{index} ← {best[index]}" for index in gone[:3])
-                error = float(((y - x[np.where(np.isin(np.arange(len(x)), gone), best, np.arange(len(x)))]) ** 2).sum())
-                evidence = f"{gone.size} channels hold what belongs to others ({shown})"
-                yield Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=max(0.0, 1 - error / cost.error))
-        inside = (y > cost.low) & (y < cost.high)
-        offset = np.array([np.median((b - a)[m]) if m.any() else 0.0 for a, b, m in zip(x, y, inside, strict=True)])
-        left = float(((y - np.clip(x + offset[:, None], cost.low, cost.high)) ** 2).sum()) / cost.error
-        if x.shape[1] >= 8 and left < _BETTER:
-            evidence = f"offsets of up to {np.abs(offset).max():.3g} steps a channel leave {left:.1%} of the error"
-            yield Explanation(cause=Cause.WRONG_BIAS, evidence=evidence, weight=0.9 * (1 - left))
-        slope = np.array([_slope(a, b, m) for a, b, m in zip(x, y, inside, strict=True)])
-        left = float(((y - np.clip(x * slope[:, None], cost.low, cost.high)) ** 2).sum()) / cost.error
-        if x.shape[1] >= 8 and left < _BETTER:
-            evidence = f"factors of {slope.min():.4g} … {slope.max():.4g} a channel leave {left:.1%} of the error"
-            yield Explanation(cause=Cause.WRONG_SCALE, evidence=evidence, weight=0.9 * (1 - left))
+def _channels(cost: Cost) -> Iterator[Explanation | None]:
+    x, y = (np.moveaxis(a, cost.axis, 0).reshape(a.shape[cost.axis], -1) for a in (cost.x, cost.y))
+    if x.shape[1] >= 8:
+        like = _correlations(y, x)
+        best = like.argmax(axis=1)
+        own = like[np.arange(len(like)), np.arange(len(like))]
+        gone = np.flatnonzero((own < _UNLIKE) & (like.max(axis=1) > _ALIKE))
+        if gone.size:
+            shown = ", ".join(f"{index} ← {best[index]}" for index in gone[:3])
+            error = float(((y - x[np.where(np.isin(np.arange(len(x)), gone), best, np.arange(len(x)))]) ** 2).sum())
+            evidence = f"{gone.size} channels hold what belongs to others ({shown})"
+            yield Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=max(0.0, 1 - error / cost.error))
+    inside = (y > cost.low) & (y < cost.high)
+    offset = np.array([np.median((b - a)[m]) if m.any() else 0.0 for a, b, m in zip(x, y, inside, strict=True)])
+    left = float(((y - np.clip(x + offset[:, None], cost.low, cost.high)) ** 2).sum()) / cost.error
+    if x.shape[1] >= 8 and left < _BETTER:
+        evidence = f"offsets of up to {np.abs(offset).max():.3g} steps a channel leave {left:.1%} of the error"
+        yield Explanation(cause=Cause.WRONG_BIAS, evidence=evidence, weight=0.9 * (1 - left))
+    slope = np.array([_slope(a, b, m) for a, b, m in zip(x, y, inside, strict=True)])
+    left = float(((y - np.clip(x * slope[:, None], cost.low, cost.high)) ** 2).sum()) / cost.error
+    if x.shape[1] >= 8 and left < _BETTER:
+        evidence = f"factors of {slope.min():.4g} … {slope.max():.4g} a channel leave {left:.1%} of the error"
+        yield Explanation(cause=Cause.WRONG_SCALE, evidence=evidence, weight=0.9 * (1 - left))
 
 
 def _limit(cost: Cost) -> Explanation | None:
@@ -296,50 +282,46 @@ _SHARE = 0.9
 _LEAST = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """A straight line for all values, or an offset, a slope or both per channel, where no known rule explains them."""
+def lines(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """A straight line for all values, or an offset, a slope or both per channel, where no known rule explains them.
 
-    name: str = "lines"
-    by_element: bool = True
+    Only where enough values are not clamped.
+    """
+    if int(facts.inside.sum()) <= 2 * _LEAST or not facts.found.ndim:
+        return
+    slope, offset = _line(facts.real, facts.found, facts.inside)
+    if not facts.is_product or abs(slope - 1) > 1e-3:
+        words = f"a line of slope {slope:.4g} and offset {offset:+.3g} steps"
+        cause = Cause.WRONG_SCALE if abs(slope - 1) > 1e-3 else Cause.ROUNDING
+        yield facts.weigh_reals(cause, words, slope * facts.real + offset, _SHARE)
+    count = facts.found.shape[facts.axis]
+    if count < 2 or int(facts.inside.sum()) < _LEAST * count:
+        return
+    lines = [_channel(facts, channel) for channel in range(count)]
+    means, plain, slopes, offsets = (np.array(column) for column in zip(*lines, strict=True))
+    off = int((np.abs(means) > 0.01).sum())
+    fitted = int(facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != facts.axis)).sum())
+    worth = _SHARE * max(
+        0.0, 1 - fitted / max(facts.hard_count, 1)
+    )  # as many fitted numbers as differences explain nothing
+    words = f"an offset of its own in {off} of {count} channels (up to {np.abs(means).max():.3g} steps)"
+    if off:
+        yield facts.weigh_reals(Cause.WRONG_BIAS, words, facts.real + facts.along(means), worth)
+    words = f"slopes of {plain.min():.4g} … {plain.max():.4g} over {count} channels"
+    yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * facts.along(plain), worth)
+    words = f"slopes of {slopes.min():.4g} … {slopes.max():.4g} and offsets over {count} channels"
+    both = facts.real * facts.along(slopes) + facts.along(offsets)
+    yield facts.weigh_reals(Cause.WRONG_SCALE, words, both, _SHARE * worth)
 
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only where enough values are not clamped."""
-        return heaviest(self._tried(facts)) if int(facts.inside.sum()) > 2 * _LEAST and facts.found.ndim else None
 
-    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
-        slope, offset = _line(facts.real, facts.found, facts.inside)
-        if not facts.is_product or abs(slope - 1) > 1e-3:
-            words = f"a line of slope {slope:.4g} and offset {offset:+.3g} steps"
-            cause = Cause.WRONG_SCALE if abs(slope - 1) > 1e-3 else Cause.ROUNDING
-            yield facts.weigh_reals(cause, words, slope * facts.real + offset, _SHARE)
-        count = facts.found.shape[facts.axis]
-        if count < 2 or int(facts.inside.sum()) < _LEAST * count:
-            return
-        lines = [self._channel(facts, channel) for channel in range(count)]
-        means, plain, slopes, offsets = (np.array(column) for column in zip(*lines, strict=True))
-        off = int((np.abs(means) > 0.01).sum())
-        fitted = int(facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != facts.axis)).sum())
-        worth = _SHARE * max(
-            0.0, 1 - fitted / max(facts.hard_count, 1)
-        )  # as many fitted numbers as differences explain nothing
-        words = f"an offset of its own in {off} of {count} channels (up to {np.abs(means).max():.3g} steps)"
-        if off:
-            yield facts.weigh_reals(Cause.WRONG_BIAS, words, facts.real + facts.along(means), worth)
-        words = f"slopes of {plain.min():.4g} … {plain.max():.4g} over {count} channels"
-        yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * facts.along(plain), worth)
-        words = f"slopes of {slopes.min():.4g} … {slopes.max():.4g} and offsets over {count} channels"
-        both = facts.real * facts.along(slopes) + facts.along(offsets)
-        yield facts.weigh_reals(Cause.WRONG_SCALE, words, both, _SHARE * worth)
-
-    def _channel(self, facts: UnitEvidence, channel: int) -> tuple[float, float, float, float]:
-        """The offset alone, the slope alone, and both of one channel; (0, 1, 1, 0) where nothing in it differs."""
-        real, found, inside, differing = (
-            np.take(a, channel, facts.axis) for a in (facts.real, facts.found, facts.inside, facts.differing)
-        )
-        if not differing.any() or int(inside.sum()) < _LEAST:
-            return 0.0, 1.0, 1.0, 0.0
-        return _offset(real, found, inside), _fitting_slope(real, found, inside), *_line(real, found, inside)
+def _channel(facts: UnitEvidence, channel: int) -> tuple[float, float, float, float]:
+    """The offset alone, the slope alone, and both of one channel; (0, 1, 1, 0) where nothing in it differs."""
+    real, found, inside, differing = (
+        np.take(a, channel, facts.axis) for a in (facts.real, facts.found, facts.inside, facts.differing)
+    )
+    if not differing.any() or int(inside.sum()) < _LEAST:
+        return 0.0, 1.0, 1.0, 0.0
+    return _offset(real, found, inside), _fitting_slope(real, found, inside), *_line(real, found, inside)
 
 
 def _offset(real: Floats, found: Floats, inside: Mask) -> float:

@@ -1,10 +1,10 @@
 """The protocol of a hypothesis: evidence about one unit in, an explanation out."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -382,19 +382,22 @@ def _spread(places: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
     return places[np.linspace(0, len(places) - 1, max(count, 1)).astype(np.int64)]
 
 
-class Hypothesis(Protocol):
-    """A family of mistakes of an engine or a quantizer."""
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A family of mistakes of an engine or a quantizer.
 
-    @property
-    def name(self) -> str:
-        """Its name in notes."""
+    Args:
+        name: in notes. tried: the explanations by each mistake of the family; None: it explains nothing.
+        by_element: whether it uses each element independently, so that a subset of many is enough.
+    """
 
-    @property
-    def by_element(self) -> bool:
-        """Whether it uses each element independently, so that a subset of many is enough."""
+    name: str
+    tried: Callable[[UnitEvidence], Iterable[Explanation | None]]
+    by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
         """The mistake of this family that explains most of ``facts``; None: none explains anything."""
+        return heaviest(self.tried(facts))
 
 
 # The convolution or matrix product of a unit:

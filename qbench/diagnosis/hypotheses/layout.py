@@ -1,14 +1,13 @@
 """Layouts, axes and what lies beyond the edge."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.diagnosis.hypotheses.arithmetic import solved
-from qbench.diagnosis.hypotheses.hypothesis import Attribute, Explanation, Floats, Interior, UnitEvidence, heaviest
+from qbench.diagnosis.hypotheses.hypothesis import Attribute, Explanation, Floats, Interior, UnitEvidence
 from qbench.errors import QbenchError
 from qbench.graph import int_attribute, ints_attribute, word_attribute
 from qbench.judging import Cause
@@ -21,50 +20,43 @@ _PADDED = frozenset({"Conv", "AveragePool", "MaxPool"})
 _POOLS = frozenset({"AveragePool", "MaxPool"})
 
 
-@dataclass(frozen=True, slots=True)
-class Paddings:
-    """Padding with another value, on other sides, or counted in a mean where it should not be."""
+def paddings(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """Padding with another value, on other sides, or counted in a mean where it should not be.
 
-    name: str = "padding"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """The operator without pads, on inputs that are padded here."""
-        inner = facts.interior
-        if inner is None or inner.node.op_type not in _PADDED:
-            return None
-        pads = pads_of(inner.node)
-        if pads is None or not any(pads):
-            return None
-        return heaviest(self._tried(facts, inner, pads))
-
-    def _tried(self, facts: UnitEvidence, inner: Interior, pads: tuple[int, ...]) -> Iterator[Explanation | None]:
-        operand = inner.operand(0)
-        if operand is None or operand.grid is None or np.size(operand.grid.scale) != 1:
-            return
-        step, zero = float(operand.grid.scale), int(operand.grid.zero_point)
-        lowest, highest = (end - zero for end in (operand.grid.qtype.qmin, operand.grid.qtype.qmax))
-        if inner.node.op_type == "AveragePool":
-            yield _divided(facts, inner)
-        if inner.node.op_type != "MaxPool":
-            response = _edged(facts, inner, pads, step) - _edged(facts, inner, pads, 0.0)
-            fitted = round(solved(facts, response))
-            for value in dict.fromkeys((-zero, lowest, highest, fitted)):
-                if value:
-                    words = f"padding with level {value + zero} in place of {zero}"
-                    real = facts.real + value * response
-                    yield facts.weigh_reals(Cause.PADDING, words, real, _FITTED if value == fitted != -zero else 1.0)
-        else:
-            for value in dict.fromkeys((0, -zero)):
-                words = f"padding with level {value + zero} in place of nothing"
-                yield facts.weigh_reals(Cause.PADDING, words, _edged(facts, inner, pads, value * step))
-        for mode, words in (
-            ("edge", "the edge repeated"),
-            ("reflect", "the edge mirrored"),
-            ("wrap", "the other edge"),
-        ):
-            yield facts.weigh_reals(Cause.PADDING, f"{words} as padding", _edged(facts, inner, pads, mode))
-        yield from _moved(facts, inner, pads)
+    The operator runs without pads, on inputs that are padded here.
+    """
+    inner = facts.interior
+    if inner is None or inner.node.op_type not in _PADDED:
+        return
+    pads = pads_of(inner.node)
+    if pads is None or not any(pads):
+        return
+    operand = inner.operand(0)
+    if operand is None or operand.grid is None or np.size(operand.grid.scale) != 1:
+        return
+    step, zero = float(operand.grid.scale), int(operand.grid.zero_point)
+    lowest, highest = (end - zero for end in (operand.grid.qtype.qmin, operand.grid.qtype.qmax))
+    if inner.node.op_type == "AveragePool":
+        yield _divided(facts, inner)
+    if inner.node.op_type != "MaxPool":
+        response = _edged(facts, inner, pads, step) - _edged(facts, inner, pads, 0.0)
+        fitted = round(solved(facts, response))
+        for value in dict.fromkeys((-zero, lowest, highest, fitted)):
+            if value:
+                words = f"padding with level {value + zero} in place of {zero}"
+                real = facts.real + value * response
+                yield facts.weigh_reals(Cause.PADDING, words, real, _FITTED if value == fitted != -zero else 1.0)
+    else:
+        for value in dict.fromkeys((0, -zero)):
+            words = f"padding with level {value + zero} in place of nothing"
+            yield facts.weigh_reals(Cause.PADDING, words, _edged(facts, inner, pads, value * step))
+    for mode, words in (
+        ("edge", "the edge repeated"),
+        ("reflect", "the edge mirrored"),
+        ("wrap", "the other edge"),
+    ):
+        yield facts.weigh_reals(Cause.PADDING, f"{words} as padding", _edged(facts, inner, pads, mode))
+    yield from _moved(facts, inner, pads)
 
 
 def pads_of(node: ir.Node) -> tuple[int, ...] | None:
@@ -125,53 +117,40 @@ _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _WITH_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax", "LpNormalization"})
 
 
-@dataclass(frozen=True, slots=True)
-class ResultOrders:
+def result_orders(facts: UnitEvidence) -> Iterator[Explanation | None]:
     """The right values at wrong positions: a permutation is derived from equal slices, other orders are tried."""
+    if facts.found.ndim < 2:
+        return
+    for axis in range(facts.found.ndim):
+        yield _permuted(facts, axis)
+    for words, levels in orders(facts.correct):
+        if levels.shape == facts.found.shape:
+            yield facts.weigh_levels(Cause.LAYOUT, f"the result {words}", levels)
 
-    name: str = "orders of the result"
-    by_element: bool = False
 
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only for a result with at least two dimensions."""
-        return heaviest(self._tried(facts)) if facts.found.ndim > 1 else None
+def operand_orders(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The weights or the input in another order, exchanged operands, other dilations, another axis.
 
-    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
+    The float operators run on each edited operand.
+    """
+    inner = facts.interior
+    if inner is None:
+        return
+    places = [place for place, name in enumerate(inner.main) if name in facts.operands]
+    if inner.node.op_type in _BINARY and len(places) >= 2:
+        first, second = (inner.main[place] for place in places[:2])
+        swapped = {**facts.operands, first: facts.operands[second], second: facts.operands[first]}
+        yield _run(facts, inner, swapped, "operands exchanged")
+    if facts.is_product or inner.node.op_type == "MatMul":
+        for name in (inner.main[place] for place in places[:2]):
+            yield from _reordered(facts, inner, name)
+    if inner.node.op_type in _WITH_AXIS:
         for axis in range(facts.found.ndim):
-            yield _permuted(facts, axis)
-        for words, levels in orders(facts.correct):
-            if levels.shape == facts.found.shape:
-                yield facts.weigh_levels(Cause.LAYOUT, f"the result {words}", levels)
-
-
-@dataclass(frozen=True, slots=True)
-class OperandOrders:
-    """The weights or the input in another order, exchanged operands, other dilations, another axis."""
-
-    name: str = "orders of operands"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """The float operators on each edited operand."""
-        inner = facts.interior
-        return None if inner is None else heaviest(self._tried(facts, inner))
-
-    def _tried(self, facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
-        places = [place for place, name in enumerate(inner.main) if name in facts.operands]
-        if inner.node.op_type in _BINARY and len(places) >= 2:
-            first, second = (inner.main[place] for place in places[:2])
-            swapped = {**facts.operands, first: facts.operands[second], second: facts.operands[first]}
-            yield _run(facts, inner, swapped, "operands exchanged")
-        if facts.is_product or inner.node.op_type == "MatMul":
-            for name in (inner.main[place] for place in places[:2]):
-                yield from _reordered(facts, inner, name)
-        if inner.node.op_type in _WITH_AXIS:
-            for axis in range(facts.found.ndim):
-                yield _run(facts, inner, facts.operands, f"axis {axis}", axis=axis)
-        if inner.node.op_type == "Conv":
-            yield from _spread(facts, inner)
-        if inner.node.op_type == "Resize":
-            yield from _neighbours(facts, inner)
+            yield _run(facts, inner, facts.operands, f"axis {axis}", axis=axis)
+    if inner.node.op_type == "Conv":
+        yield from _spread(facts, inner)
+    if inner.node.op_type == "Resize":
+        yield from _neighbours(facts, inner)
 
 
 def _reordered(facts: UnitEvidence, inner: Interior, name: str) -> Iterator[Explanation | None]:

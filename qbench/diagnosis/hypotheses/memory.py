@@ -1,12 +1,11 @@
 """Results that change between runs, and elements that are not computed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from qbench.diagnosis.hypotheses.hypothesis import MOST, Explanation, Interior, Mask, UnitEvidence, heaviest
+from qbench.diagnosis.hypotheses.hypothesis import MOST, Explanation, Mask, UnitEvidence
 from qbench.errors import QbenchError
 from qbench.judging import Cause
 
@@ -15,37 +14,31 @@ _FILLED = 0.8
 _LONG = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Repeating:
-    """Another result in the whole graph than alone: by a race, or by a buffer that holds older values."""
+def repeating(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """Another result in the whole graph than alone: by a race, or by a buffer that holds older values.
 
-    name: str = "another result for the same inputs"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only values that are wrong in one of the two runs count, since engines fuse otherwise in a unit alone."""
-        again = facts.again
-        if again is None or again.shape != facts.found.shape:
-            return None
-        alone_off = np.abs(again - facts.clipped(facts.real)) > 0.5 + facts.slack
-        if facts.claimed:
-            alone_off = again != facts.correct
-        moved = (facts.found != again) & (facts.differing | alone_off)
-        count = int(moved.sum())
-        if not count:
-            return None
-        weight = count / int((facts.differing | alone_off).sum())
-        both = f"{count} levels differ between the graph and the unit alone on the same inputs"
-        if (moved & alone_off).any():
-            return Explanation(
-                cause=Cause.NONDETERMINISM, evidence=f"{both}, and alone not right either", weight=weight
-            )
-        older = _older(facts, moved)
-        if older:
-            return Explanation(cause=Cause.NOT_WRITTEN, evidence=f"{both}, {older}; alone all are right", weight=weight)
-        return Explanation(
-            cause=Cause.NONDETERMINISM, evidence=f"{both}, at scattered places; alone all are right", weight=weight
-        )
+    Only values that are wrong in one of the two runs count, since engines fuse otherwise in a unit alone.
+    """
+    again = facts.again
+    if again is None or again.shape != facts.found.shape:
+        return
+    alone_off = np.abs(again - facts.clipped(facts.real)) > 0.5 + facts.slack
+    if facts.claimed:
+        alone_off = again != facts.correct
+    moved = (facts.found != again) & (facts.differing | alone_off)
+    count = int(moved.sum())
+    if not count:
+        return
+    weight = count / int((facts.differing | alone_off).sum())
+    both = f"{count} levels differ between the graph and the unit alone on the same inputs"
+    older = _older(facts, moved)
+    if (moved & alone_off).any():
+        cause, evidence = Cause.NONDETERMINISM, f"{both}, and alone not right either"
+    elif older:
+        cause, evidence = Cause.NOT_WRITTEN, f"{both}, {older}; alone all are right"
+    else:
+        cause, evidence = Cause.NONDETERMINISM, f"{both}, at scattered places; alone all are right"
+    yield Explanation(cause=cause, evidence=evidence, weight=weight)
 
 
 def _older(facts: UnitEvidence, moved: Mask) -> str:
@@ -74,71 +67,59 @@ _UNKNOWN = 0.7
 """Factor of the weight where the elements hold neither one value nor those of other elements."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unwritten:
-    """Slices of the result, or its tail in memory, that are not computed: they hold one value, or other elements."""
+def unwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """Slices of the result, or its tail in memory, that are not computed: they hold one value, or other elements.
 
-    name: str = "elements that are not computed"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only where all differences lie in few neighbouring slices of an axis."""
-        return heaviest(self._tried(facts)) if facts.found.ndim and facts.count else None
-
-    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
-        for axis in range(facts.found.ndim):
-            lines = np.flatnonzero(facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != axis)))
-            size = facts.found.shape[axis]
-            yield _block(facts, axis, lines)
-            contiguous = int(lines[-1] - lines[0]) + 1 == len(lines)
-            if contiguous and len(lines) <= max(1, _FEW * size) and size > 1:
-                where = _where(lines, size)
-                region = np.zeros(facts.found.shape, bool)
-                region[(slice(None),) * axis + (lines,)] = True
-                yield _held(facts, region, f"{len(lines)} {where} of {size} slices of axis {axis}")
-        flat = np.flatnonzero(facts.differing)
-        first = int(flat[0])
-        if facts.found.size - first <= _FEW * facts.found.size:
-            tail = np.arange(facts.found.size).reshape(facts.found.shape) >= first
-            yield _held(facts, tail, f"the last {facts.found.size - first} of {facts.found.size} elements")
-        rows = facts.found.reshape(facts.found.shape[0], -1)
-        if len(rows) > 1 and (rows == rows[0]).all():
-            levels = np.broadcast_to(facts.correct[:1], facts.found.shape)
-            words = f"the first of {len(rows)} samples in place of all"
-            yield facts.weigh_levels(Cause.NOT_WRITTEN, words, levels)
-        yield _constants(facts)
+    Only where all differences lie in few neighbouring slices of an axis.
+    """
+    if not facts.found.ndim or not facts.count:
+        return
+    for axis in range(facts.found.ndim):
+        lines = np.flatnonzero(facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != axis)))
+        size = facts.found.shape[axis]
+        yield _block(facts, axis, lines)
+        contiguous = int(lines[-1] - lines[0]) + 1 == len(lines)
+        if contiguous and len(lines) <= max(1, _FEW * size) and size > 1:
+            where = _where(lines, size)
+            region = np.zeros(facts.found.shape, bool)
+            region[(slice(None),) * axis + (lines,)] = True
+            yield _held(facts, region, f"{len(lines)} {where} of {size} slices of axis {axis}")
+    flat = np.flatnonzero(facts.differing)
+    first = int(flat[0])
+    if facts.found.size - first <= _FEW * facts.found.size:
+        tail = np.arange(facts.found.size).reshape(facts.found.shape) >= first
+        yield _held(facts, tail, f"the last {facts.found.size - first} of {facts.found.size} elements")
+    rows = facts.found.reshape(facts.found.shape[0], -1)
+    if len(rows) > 1 and (rows == rows[0]).all():
+        levels = np.broadcast_to(facts.correct[:1], facts.found.shape)
+        words = f"the first of {len(rows)} samples in place of all"
+        yield facts.weigh_levels(Cause.NOT_WRITTEN, words, levels)
+    yield _constants(facts)
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """The last or first slices of an axis of the input that are not read."""
+def unread(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The last or first slices of an axis of the input that are not read.
 
-    name: str = "inputs that are not read"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """The first operand with these slices as zero."""
-        inner = facts.interior
-        if inner is None or not inner.main or inner.main[0] not in facts.operands:
-            return None
-        return heaviest(self._tried(facts, inner))
-
-    def _tried(self, facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
-        x, most = facts.operands[inner.main[0]], 10 if facts.found.size <= 2 * MOST else 1
-        for axis in range(1, x.ndim):
-            size = x.shape[axis]
-            for left_out in dict.fromkeys((1, 2, 3, 4, 8, 16, size % 4, size % 8, size % 16, size % 32)[:most]):
-                if not 0 < left_out < size:
-                    continue
-                for words, part in (("last", slice(size - left_out, None)), ("first", slice(0, left_out))):
-                    silent = x.copy()
-                    silent[(slice(None),) * axis + (part,)] = 0
-                    try:
-                        real = inner.run({**facts.operands, inner.main[0]: silent})
-                    except QbenchError:
-                        return
-                    said = f"the {words} {left_out} of {size} slices of the input's axis {axis} not read"
-                    yield facts.weigh_reals(Cause.NOT_WRITTEN, said, real)
+    The first operand has zeros in these slices.
+    """
+    inner = facts.interior
+    if inner is None or not inner.main or inner.main[0] not in facts.operands:
+        return
+    x, most = facts.operands[inner.main[0]], 10 if facts.found.size <= 2 * MOST else 1
+    for axis in range(1, x.ndim):
+        size = x.shape[axis]
+        for left_out in dict.fromkeys((1, 2, 3, 4, 8, 16, size % 4, size % 8, size % 16, size % 32)[:most]):
+            if not 0 < left_out < size:
+                continue
+            for words, part in (("last", slice(size - left_out, None)), ("first", slice(0, left_out))):
+                silent = x.copy()
+                silent[(slice(None),) * axis + (part,)] = 0
+                try:
+                    real = inner.run({**facts.operands, inner.main[0]: silent})
+                except QbenchError:
+                    return
+                said = f"the {words} {left_out} of {size} slices of the input's axis {axis} not read"
+                yield facts.weigh_reals(Cause.NOT_WRITTEN, said, real)
 
 
 def _block(facts: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Explanation | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Operand, UnitEvidence, heaviest
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Operand, UnitEvidence
 from qbench.graph import int_attribute
 from qbench.judging import IDEAL_STEPS, Cause
 
@@ -103,104 +103,92 @@ class Cost:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class GridCosts:
-    """The cost of the grid of the result."""
-
-    name: str = "costs of the grid"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only where the cost is high."""
-        cost = Cost.of(facts)
-        return None if cost is None or not cost.is_high else heaviest(self._tried(cost))
-
-    def _tried(self, cost: Cost) -> Iterator[Explanation | None]:
-        size = cost.high - cost.low
-        lost = float((cost.x < cost.low - 0.5).mean()), float((cost.x > cost.high + 0.5).mean())
-        if sum(lost) > _LEAST_CLIPPED:
-            evidence = (
-                f"{lost[0]:.2%} of the fp32 values lie below and {lost[1]:.2%} above the grid, which makes up "
-                f"{cost.clipping:.0%} of the error ({cost.sqnr_db:.1f} dB)"
-            )
-            yield Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=cost.clipping)
-        bulk = np.quantile(cost.x, [0.001, 0.999])
-        ends = max(float(cost.x.min()), cost.low), min(float(cost.x.max()), cost.high)
-        used, wide = float(bulk[1] - bulk[0]), ends[1] - ends[0]
-        ranges = cost.ranges()
-        median, apart = _apart(ranges)
-        if ranges.size > 1 and apart >= _APART:
-            evidence = (
-                f"channels differ by {apart:.3g} between the widest and the median on one grid, which leaves the "
-                f"median one {2 * median:.3g} of {size:.0f} steps ({cost.sqnr_db:.1f} dB)"
-            )
-            weight = cost.rounding * min(1.0, 0.6 + 0.05 * apart)
-            yield Explanation(cause=Cause.CHANNELS_DIFFER, evidence=evidence, weight=weight)
-        if used < _NARROW * size and wide > 2 * used:
-            evidence = f"99.8 % of the fp32 values lie on {used:.3g} of {size:.0f} steps, all on {wide:.3g}"
-            yield Explanation(
-                cause=Cause.RANGE_OUTLIER, evidence=f"{evidence} ({cost.sqnr_db:.1f} dB)", weight=0.9 * cost.rounding
-            )
-        dead = 1 - wide / size
-        if dead >= _DEAD:
-            evidence = f"{dead:.0%} of the grid's {size:.0f} steps are never reached ({cost.sqnr_db:.1f} dB)"
-            yield Explanation(cause=Cause.DEAD_RANGE, evidence=evidence, weight=cost.rounding * dead)
+def grid_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The cost of the grid of the result, where it is high."""
+    cost = Cost.of(facts)
+    if cost is None or not cost.is_high:
+        return
+    size = cost.high - cost.low
+    lost = float((cost.x < cost.low - 0.5).mean()), float((cost.x > cost.high + 0.5).mean())
+    if sum(lost) > _LEAST_CLIPPED:
+        evidence = (
+            f"{lost[0]:.2%} of the fp32 values lie below and {lost[1]:.2%} above the grid, which makes up "
+            f"{cost.clipping:.0%} of the error ({cost.sqnr_db:.1f} dB)"
+        )
+        yield Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=cost.clipping)
+    bulk = np.quantile(cost.x, [0.001, 0.999])
+    ends = max(float(cost.x.min()), cost.low), min(float(cost.x.max()), cost.high)
+    used, wide = float(bulk[1] - bulk[0]), ends[1] - ends[0]
+    ranges = cost.ranges()
+    median, apart = _apart(ranges)
+    if ranges.size > 1 and apart >= _APART:
+        evidence = (
+            f"channels differ by {apart:.3g} between the widest and the median on one grid, which leaves the "
+            f"median one {2 * median:.3g} of {size:.0f} steps ({cost.sqnr_db:.1f} dB)"
+        )
+        weight = cost.rounding * min(1.0, 0.6 + 0.05 * apart)
+        yield Explanation(cause=Cause.CHANNELS_DIFFER, evidence=evidence, weight=weight)
+    if used < _NARROW * size and wide > 2 * used:
+        evidence = f"99.8 % of the fp32 values lie on {used:.3g} of {size:.0f} steps, all on {wide:.3g}"
+        yield Explanation(
+            cause=Cause.RANGE_OUTLIER, evidence=f"{evidence} ({cost.sqnr_db:.1f} dB)", weight=0.9 * cost.rounding
+        )
+    dead = 1 - wide / size
+    if dead >= _DEAD:
+        evidence = f"{dead:.0%} of the grid's {size:.0f} steps are never reached ({cost.sqnr_db:.1f} dB)"
+        yield Explanation(cause=Cause.DEAD_RANGE, evidence=evidence, weight=cost.rounding * dead)
 
 
-@dataclass(frozen=True, slots=True)
-class WeightCosts:
-    """The cost of the grid of the weights."""
+def weight_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The cost of the grid of the weights, where it is high.
 
-    name: str = "costs of the weights' grid"
-    by_element: bool = False
+    The reasons are rows of different ranges under one scale, outliers, or few bits.
+    """
+    cost, inner = Cost.of(facts), facts.interior
+    if cost is None or inner is None or not cost.is_high or not facts.is_product:
+        return
+    operand, weight = inner.operand(1), inner.constant(1)
+    if operand is None or operand.grid is None or weight is None or not weight.size:
+        return
+    axis = 1 if inner.node.op_type == "ConvTranspose" else 0
+    if inner.node.op_type == "MatMul" or (inner.node.op_type == "Gemm" and not int_attribute(inner.node, "transB", 0)):
+        axis = weight.ndim - 1
+    rows = np.abs(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)).astype(np.float64)
+    step = float(np.max(operand.grid.scale))
+    share = _share(facts, cost, step)
+    _, apart = _apart(rows.max(axis=1))
+    if np.size(operand.grid.scale) == 1 and apart >= _APART:
+        evidence = (
+            f"rows of the weights differ by {apart:.3g} between the widest and the median on one scale, and their "
+            f"rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
+        )
+        yield Explanation(cause=Cause.CHANNELS_DIFFER, evidence=evidence, weight=share)
+        return
+    bulk = float(np.quantile(rows, 0.999))
+    if bulk < _NARROW * float(rows.max()):
+        evidence = f"99.9 % of the weights lie within {bulk / float(rows.max()):.1%} of their range"
+        yield Explanation(
+            cause=Cause.RANGE_OUTLIER,
+            evidence=f"{evidence}, and their rounding makes up {share:.0%} of the error",
+            weight=0.9 * share,
+        )
+        return
+    if operand.grid.qtype.bits < _USUAL_BITS and share > 0:
+        held = f"the weights have {_used_bits(operand)} bits"
+        evidence = f"{held}, and their rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
+        yield Explanation(cause=Cause.GRID, evidence=evidence, weight=share)
 
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only where the cost is high: rows of different ranges under one scale, outliers, or few bits."""
-        cost, inner = Cost.of(facts), facts.interior
-        if cost is None or inner is None or not cost.is_high or not facts.is_product:
-            return None
-        operand, weight = inner.operand(1), inner.constant(1)
-        if operand is None or operand.grid is None or weight is None or not weight.size:
-            return None
-        axis = 1 if inner.node.op_type == "ConvTranspose" else 0
-        if inner.node.op_type == "MatMul" or (
-            inner.node.op_type == "Gemm" and not int_attribute(inner.node, "transB", 0)
-        ):
-            axis = weight.ndim - 1
-        rows = np.abs(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)).astype(np.float64)
-        step = float(np.max(operand.grid.scale))
-        share = self._share(facts, cost, step)
-        _, apart = _apart(rows.max(axis=1))
-        if np.size(operand.grid.scale) == 1 and apart >= _APART:
-            evidence = (
-                f"rows of the weights differ by {apart:.3g} between the widest and the median on one scale, and their "
-                f"rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
-            )
-            return Explanation(cause=Cause.CHANNELS_DIFFER, evidence=evidence, weight=share)
-        bulk = float(np.quantile(rows, 0.999))
-        if bulk < _NARROW * float(rows.max()):
-            evidence = f"99.9 % of the weights lie within {bulk / float(rows.max()):.1%} of their range"
-            return Explanation(
-                cause=Cause.RANGE_OUTLIER,
-                evidence=f"{evidence}, and their rounding makes up {share:.0%} of the error",
-                weight=0.9 * share,
-            )
-        if operand.grid.qtype.bits < _USUAL_BITS and share > 0:
-            held = f"the weights have {_used_bits(operand)} bits"
-            evidence = f"{held}, and their rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
-            return Explanation(cause=Cause.GRID, evidence=evidence, weight=share)
-        return None
 
-    def _share(self, facts: UnitEvidence, cost: Cost, step: float) -> float:
-        """The share of E by rounded weights, from the effect of uniform errors of up to half a step."""
-        inner = facts.interior
-        assert inner is not None
-        values = inner.values(facts.captured.fed)
-        name = inner.main[1]
-        noise = np.random.default_rng(0).uniform(-0.5, 0.5, values[name].shape) * step
-        moved = inner.run({**values, name: values[name] + noise.astype(np.float32)}) - inner.run(values)
-        within = (cost.x > cost.low) & (cost.x < cost.high)
-        return min(1.0, float((moved.reshape(cost.x.shape)[within] ** 2).sum()) / cost.error)
+def _share(facts: UnitEvidence, cost: Cost, step: float) -> float:
+    """The share of E by rounded weights, from the effect of uniform errors of up to half a step."""
+    inner = facts.interior
+    assert inner is not None
+    values = inner.values(facts.captured.fed)
+    name = inner.main[1]
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, values[name].shape) * step
+    moved = inner.run({**values, name: values[name] + noise.astype(np.float32)}) - inner.run(values)
+    within = (cost.x > cost.low) & (cost.x < cost.high)
+    return min(1.0, float((moved.reshape(cost.x.shape)[within] ** 2).sum()) / cost.error)
 
 
 def coarse(facts: UnitEvidence) -> Explanation | None:

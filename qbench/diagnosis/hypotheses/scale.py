@@ -1,13 +1,13 @@
 """Scales of another channel, multipliers of few bits, operands that are not rescaled to one scale."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.diagnosis.hypotheses.arithmetic import multipliers
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Product, UnitEvidence, counted, heaviest
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Product, UnitEvidence, counted
 from qbench.graph import constant_value
 from qbench.judging import Cause
 from qbench.numerics import dequantize
@@ -17,151 +17,140 @@ _LINEAR = frozenset({"Add", "Sub", "Concat", "Sum", "Identity", "Reshape", "Tran
 _LINEAR_TOO = frozenset({"GlobalAveragePool", "ReduceMean", "Resize", "MaxPool", "Relu", "Slice", "Pad", "Mul"})
 
 
-@dataclass(frozen=True, slots=True)
-class Scales:
-    """Other scales of the weights, and other multipliers."""
+def scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """Other scales of the weights, and other multipliers, of a product by constant weights."""
+    product = Product.of(facts)
+    if product is None:
+        return
+    scales = product.scales
+    if scales.size > 1:
+        for words, other in {
+            "the scale of the next channel": np.roll(scales, -1),
+            "the scale of the channel before": np.roll(scales, 1),
+            "the first channel's scale in all": np.full_like(scales, scales[0]),
+            "the last channel's scale in all": np.full_like(scales, scales[-1]),
+            "the largest scale in all channels": np.full_like(scales, scales.max()),
+            "the mean scale in all channels": np.full_like(scales, scales.mean()),
+            "the scales in the opposite order": scales[::-1],
+        }.items():
+            yield from _scaled(facts, product, facts.along(other / scales), words)
+    for words, held in _stored(scales):
+        yield from _scaled(facts, product, facts.along(held / scales), words)
+    factor = ratio(facts, facts.real)
+    yield from _scaled(
+        facts, product, np.asarray(factor), f"a multiplier {factor:.4g} times the right one", fitted=True
+    )
+    yield from multipliers(facts, product)
 
-    name: str = "scales"
-    by_element: bool = True
 
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only for a product with constant weights."""
-        product = Product.of(facts)
-        return None if product is None else heaviest(self._tried(facts, product))
+def _scaled(
+    facts: UnitEvidence, product: Product, by: Floats, words: str, *, fitted: bool = False
+) -> Iterator[Explanation | None]:
+    """The sums times ``by``, with the bias or without it, for an engine that adds the bias as a real number."""
+    if np.allclose(by, 1, rtol=1e-6, atol=0):
+        return
+    share = _FITTED if fitted else 1.0
+    yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * by, share)
+    if product.bias is not None:
+        sums_only = (facts.real - product.bias) * by + product.bias
+        yield facts.weigh_reals(Cause.WRONG_SCALE, f"{words} (not of the bias)", sums_only, share * _FITTED)
 
-    def _tried(self, facts: UnitEvidence, product: Product) -> Iterator[Explanation | None]:
-        scales = product.scales
-        if scales.size > 1:
-            for words, other in {
-                "the scale of the next channel": np.roll(scales, -1),
-                "the scale of the channel before": np.roll(scales, 1),
-                "the first channel's scale in all": np.full_like(scales, scales[0]),
-                "the last channel's scale in all": np.full_like(scales, scales[-1]),
-                "the largest scale in all channels": np.full_like(scales, scales.max()),
-                "the mean scale in all channels": np.full_like(scales, scales.mean()),
-                "the scales in the opposite order": scales[::-1],
-            }.items():
-                yield from self._scaled(facts, product, facts.along(other / scales), words)
-        for words, held in _stored(scales):
-            yield from self._scaled(facts, product, facts.along(held / scales), words)
-        factor = ratio(facts, facts.real)
-        yield from self._scaled(
-            facts, product, np.asarray(factor), f"a multiplier {factor:.4g} times the right one", fitted=True
-        )
-        yield from multipliers(facts, product)
 
-    def _scaled(
-        self, facts: UnitEvidence, product: Product, by: Floats, words: str, *, fitted: bool = False
-    ) -> Iterator[Explanation | None]:
-        """The sums times ``by``, with the bias or without it, for an engine that adds the bias as a real number."""
-        if np.allclose(by, 1, rtol=1e-6, atol=0):
+def operand_scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """Operands of a sum or a concatenation with another factor.
+
+    The part of each operand is the result when the others are 0.
+    """
+    inner = facts.interior
+    if inner is None or facts.is_product:
+        return
+    feeds = [name for name, one in inner.operands.items() if one.feed and one.grid is not None]
+    if not feeds or inner.node.op_type not in _LINEAR | _LINEAR_TOO or len(feeds) > 8:
+        return
+    if inner.node.op_type == "Mul":
+        yield _whole(facts)
+        yield from _on_other_grids(facts, feeds)
+        return
+    silent = {name: facts.operands[name] * 0 for name in feeds}
+    parts = [inner.run({**facts.operands, **silent, name: facts.operands[name]}) for name in feeds]
+    yield from _fitted(facts, feeds, parts)
+    yield from _on_other_grids(facts, feeds)
+
+
+def _on_other_grids(facts: UnitEvidence, feeds: list[str]) -> Iterator[Explanation | None]:
+    """One operand, or all of them, dequantized with the parameters of another."""
+    inner = facts.interior
+    assert inner is not None
+    for of in feeds:
+        grid = inner.operands[of].grid
+        assert grid is not None
+        others = {
+            name: dequantize(facts.feeds[inner.operands[name].feed], grid)
+            for name in feeds
+            if (other := inner.operands[name].grid) is None
+            or (grid.scale, grid.zero_point) != (other.scale, other.zero_point)
+        }
+        for name, array in others.items():
+            real = inner.run({**facts.operands, name: array})
+            yield facts.weigh_reals(Cause.WRONG_SCALE, f"'{name}' read on the grid of '{of}'", real)
+        if len(others) > 1:
+            real = inner.run({**facts.operands, **others})
+            yield facts.weigh_reals(Cause.WRONG_SCALE, f"all operands read on the grid of '{of}'", real)
+
+
+def _fitted(facts: UnitEvidence, feeds: list[str], parts: Sequence[Floats]) -> Iterator[Explanation | None]:
+    inner = facts.interior
+    assert inner is not None
+    for name, part in zip(feeds, parts, strict=True):
+        grid = inner.operands[name].grid
+        assert grid is not None
+        raw = inner.scale / float(grid.scale)
+        if abs(raw - 1) > 1e-6:
+            words = f"'{name}' taken over without being rescaled to the scale of the result"
+            yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real + (raw - 1) * part)
+            zero, own = int(grid.zero_point), facts.captured.unit.zero_point
+            mask = part != 0
+            taken = facts.real + np.where(mask, (raw - 1) * part + zero - own, 0)
+            yield facts.weigh_reals(Cause.WRONG_SCALE, f"levels of {words}", taken)
+    inside = facts.inside
+    if int(inside.sum()) <= 2 * len(parts):
+        return
+    system = np.stack([part[inside] for part in parts], axis=1)
+    factors, *_ = np.linalg.lstsq(system, facts.found[inside], rcond=None)
+    for name, part, factor in zip(feeds, parts, factors, strict=True):
+        if abs(factor - 1) > 1e-3:
+            words = f"'{name}' counted {factor:.4g} times"
+            yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real + (factor - 1) * part, _FITTED)
+    every = facts.real + sum((factor - 1) * part for factor, part in zip(factors, parts, strict=True))
+    words = f"operands counted {', '.join(f'{factor:.4g}' for factor in factors)} times"
+    yield facts.weigh_reals(Cause.WRONG_SCALE, words, every, _FITTED**2)
+
+
+def stored_scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The weights' scales in a shorter type, computed by the arithmetic itself: the effect is smaller than ties.
+
+    Only for a product, on a backend that declares its arithmetic.
+    """
+    product = Product.of(facts) if facts.claimed else None
+    if product is None:
+        return
+    unit = facts.captured.unit
+    for words, held in _stored(product.scales):
+        if np.array_equal(held, product.scales):
+            continue
+        model = unit.graph.clone()
+        pair = next(node for node in model.graph if node.outputs[0].name == product.weight)
+        old = pair.inputs[1]
+        array = None if old is None else constant_value(old)
+        if old is None or array is None:
             return
-        share = _FITTED if fitted else 1.0
-        yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * by, share)
-        if product.bias is not None:
-            sums_only = (facts.real - product.bias) * by + product.bias
-            yield facts.weigh_reals(Cause.WRONG_SCALE, f"{words} (not of the bias)", sums_only, share * _FITTED)
-
-
-@dataclass(frozen=True, slots=True)
-class OperandScales:
-    """Operands of a sum or a concatenation with another factor."""
-
-    name: str = "scales of operands"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """The part of each operand is the result when the others are 0."""
-        inner = facts.interior
-        if inner is None or facts.is_product:
-            return None
-        feeds = [name for name, one in inner.operands.items() if one.feed and one.grid is not None]
-        if not feeds or inner.node.op_type not in _LINEAR | _LINEAR_TOO or len(feeds) > 8:
-            return None
-        if inner.node.op_type == "Mul":
-            return heaviest((_whole(facts), *self._on_other_grids(facts, feeds)))
-        silent = {name: facts.operands[name] * 0 for name in feeds}
-        parts = [inner.run({**facts.operands, **silent, name: facts.operands[name]}) for name in feeds]
-        return heaviest((*self._tried(facts, feeds, parts), *self._on_other_grids(facts, feeds)))
-
-    def _on_other_grids(self, facts: UnitEvidence, feeds: list[str]) -> Iterator[Explanation | None]:
-        """One operand, or all of them, dequantized with the parameters of another."""
-        inner = facts.interior
-        assert inner is not None
-        for of in feeds:
-            grid = inner.operands[of].grid
-            assert grid is not None
-            others = {
-                name: dequantize(facts.feeds[inner.operands[name].feed], grid)
-                for name in feeds
-                if (other := inner.operands[name].grid) is None
-                or (grid.scale, grid.zero_point) != (other.scale, other.zero_point)
-            }
-            for name, array in others.items():
-                real = inner.run({**facts.operands, name: array})
-                yield facts.weigh_reals(Cause.WRONG_SCALE, f"'{name}' read on the grid of '{of}'", real)
-            if len(others) > 1:
-                real = inner.run({**facts.operands, **others})
-                yield facts.weigh_reals(Cause.WRONG_SCALE, f"all operands read on the grid of '{of}'", real)
-
-    def _tried(self, facts: UnitEvidence, feeds: list[str], parts: Sequence[Floats]) -> Iterator[Explanation | None]:
-        inner = facts.interior
-        assert inner is not None
-        for name, part in zip(feeds, parts, strict=True):
-            grid = inner.operands[name].grid
-            assert grid is not None
-            raw = inner.scale / float(grid.scale)
-            if abs(raw - 1) > 1e-6:
-                words = f"'{name}' taken over without being rescaled to the scale of the result"
-                yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real + (raw - 1) * part)
-                zero, own = int(grid.zero_point), facts.captured.unit.zero_point
-                mask = part != 0
-                taken = facts.real + np.where(mask, (raw - 1) * part + zero - own, 0)
-                yield facts.weigh_reals(Cause.WRONG_SCALE, f"levels of {words}", taken)
-        inside = facts.inside
-        if int(inside.sum()) <= 2 * len(parts):
-            return
-        system = np.stack([part[inside] for part in parts], axis=1)
-        factors, *_ = np.linalg.lstsq(system, facts.found[inside], rcond=None)
-        for name, part, factor in zip(feeds, parts, factors, strict=True):
-            if abs(factor - 1) > 1e-3:
-                words = f"'{name}' counted {factor:.4g} times"
-                yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real + (factor - 1) * part, _FITTED)
-        every = facts.real + sum((factor - 1) * part for factor, part in zip(factors, parts, strict=True))
-        words = f"operands counted {', '.join(f'{factor:.4g}' for factor in factors)} times"
-        yield facts.weigh_reals(Cause.WRONG_SCALE, words, every, _FITTED**2)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredScales:
-    """The weights' scales in a shorter type, computed by the arithmetic itself: the effect is smaller than ties."""
-
-    name: str = "scales in a shorter type"
-    by_element: bool = False
-
-    def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only for a product, on a backend that declares its arithmetic."""
-        product = Product.of(facts) if facts.claimed else None
-        return None if product is None else heaviest(self._tried(facts, product))
-
-    def _tried(self, facts: UnitEvidence, product: Product) -> Iterator[Explanation | None]:
-        unit = facts.captured.unit
-        for words, held in _stored(product.scales):
-            if np.array_equal(held, product.scales):
-                continue
-            model = unit.graph.clone()
-            pair = next(node for node in model.graph if node.outputs[0].name == product.weight)
-            old = pair.inputs[1]
-            array = None if old is None else constant_value(old)
-            if old is None or array is None:
-                return
-            name = f"{old.name}_in_a_shorter_type"
-            tensor = ir.tensor(held.reshape(array.shape).astype(np.float32), name=name)
-            model.graph.initializers[name] = value = ir.Value(name=name, const_value=tensor)
-            pair.replace_input_with(1, value)
-            levels = counted(replace(facts.captured, unit=replace(unit, graph=model)), facts.arithmetic, facts.feeds)
-            if levels is not None:
-                yield facts.weigh_levels(Cause.WRONG_SCALE, words, levels)
+        name = f"{old.name}_in_a_shorter_type"
+        tensor = ir.tensor(held.reshape(array.shape).astype(np.float32), name=name)
+        model.graph.initializers[name] = value = ir.Value(name=name, const_value=tensor)
+        pair.replace_input_with(1, value)
+        levels = counted(replace(facts.captured, unit=replace(unit, graph=model)), facts.arithmetic, facts.feeds)
+        if levels is not None:
+            yield facts.weigh_levels(Cause.WRONG_SCALE, words, levels)
 
 
 def _stored(scales: Floats) -> Iterator[tuple[str, Floats]]:

@@ -223,18 +223,12 @@ def test_an_engine_that_fails():
     assert (named.cause, named.evidence) == (Cause.CRASH, "it found no kernel")
 
 
-class Broken:
-    """A hypothesis that fails."""
-
-    name = "a broken one"
-    by_element = False
-
-    def explain(self, facts):
-        raise ZeroDivisionError("by nothing")
+def broken(facts):
+    raise ZeroDivisionError("by nothing")
 
 
 def test_a_hypothesis_that_fails_becomes_a_note(monkeypatch):
-    monkeypatch.setattr(naming, "COUNTING", (Broken(), *naming.COUNTING))
+    monkeypatch.setattr(naming, "COUNTING", (causes.Hypothesis("a broken one", broken), *naming.COUNTING))
     wrong = conv().levels(graph=edited(conv().unit, b_q=0 * constant(conv().unit, "b_q")))
     named = name_cause(conv().captured(wrong), MACHINE)
     assert named.cause is Cause.WRONG_BIAS
