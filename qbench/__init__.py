@@ -35,41 +35,5 @@ if TYPE_CHECKING:
     from qbench.quantization import quantize_model as quantize_model
     from qbench.tracking import find_change_points as find_change_points
 else:
-    __getattr__, __dir__, __all__ = open_on_use(
-        __name__,
-        {
-            "backends": ("get_backend",),
-            "calibration": ("calibrate",),
-            "diagnosis": ("localize",),
-            "errors": ("QbenchError",),
-            "evaluation": ("measure_cell",),
-            "extension": ("Extension",),
-            "graph": (
-                "load_model",
-                "save_model",
-            ),
-            "judging": (
-                "mcnemar_midp",
-                "paired_interval",
-            ),
-            "numerics": (
-                "QParams",
-                "QType",
-                "add_quantized",
-                "choose_qparams",
-                "dequantize",
-                "fake_quantize",
-                "fake_quantize_grad",
-                "get_arithmetic",
-                "list_arithmetics",
-                "quantize",
-                "requantize",
-            ),
-            "quantization": (
-                "make_plan",
-                "quantize_model",
-            ),
-            "tracking": ("find_change_points",),
-        },
-    )
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)
     __all__ += ["__version__"]

@@ -11,7 +11,7 @@ import importlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -44,19 +44,24 @@ def _held_back(number: signal.Signals) -> Iterator[None]:
             handler(number, came[0])
 
 
-def open_on_use(package: str, files: Mapping[str, tuple[str, ...]]) -> Door:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of ``package``.
+def open_on_use(package: str, file: str) -> Door:
+    """``__getattr__``, ``__dir__`` and ``__all__`` of ``package``, whose ``__init__`` is ``file``.
 
-    Args:
-        package: its ``__name__``. files: module (or package) below it → the public names that it defines.
+    The names are read from the text of ``file``: each is a line ``from MODULE import NAME as NAME`` under its
+    ``if TYPE_CHECKING``, as mypy and editors read it. They are not parsed: ``ast`` would cost more than the rest.
     """
-    owners = {name: file for file, names in files.items() for name in names}
+    owners = {}
+    with open(file, encoding="utf-8") as text:
+        for line in text:
+            match line.split():
+                case ["from", module, "import", _, "as", name]:
+                    owners[name] = module
 
     def load(name: str) -> Any:  # noqa: ANN401 - of any type
         if name not in owners:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         with loaded_whole():
-            value = getattr(importlib.import_module(f"{package}.{owners[name]}"), name)
+            value = getattr(importlib.import_module(owners[name]), name)
         setattr(sys.modules[package], name, value)  # a plain attribute from now on
         return value
 

@@ -6,7 +6,6 @@ from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
     from qbench.backends.integer import IntegerBackend as IntegerBackend
-    from qbench.backends.onnx_reference import OnnxReferenceBackend as OnnxReferenceBackend
     from qbench.backends.ort import Level as Level
     from qbench.backends.ort import Optimization as Optimization
     from qbench.backends.ort import OrtBackend as OrtBackend
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from qbench.backends.registry import get_backend as get_backend
     from qbench.backends.registry import integer_backends as integer_backends
     from qbench.backends.venv.another_python import AnotherPython as AnotherPython
-    from qbench.backends.venv.another_python import WrittenPython as WrittenPython
     from qbench.backends.venv.another_python import installed_version as installed_version
     from qbench.backends.venv.another_python import load_python as load_python
     from qbench.backends.venv.another_python import offered_versions as offered_versions
@@ -52,64 +50,4 @@ if TYPE_CHECKING:
     from qbench.backends.venv.creator import EnvironmentMaker as EnvironmentMaker
     from qbench.backends.venv.worker import serve as serve
 else:
-    __getattr__, __dir__, __all__ = open_on_use(
-        __name__,
-        {
-            "protocol": (
-                "Array",
-                "Backend",
-                "Closing",
-                "Counting",
-                "CountsEvents",
-                "Executed",
-                "Executor",
-                "Feeds",
-                "HasLevels",
-                "HasRuleDigests",
-                "ManySessions",
-                "RemoteBackend",
-                "Unoptimized",
-                "arithmetic_of",
-                "engine_sentence",
-                "executed_by",
-                "for_many_sessions",
-                "in_slices",
-                "runs_as_written",
-                "versions_of",
-            ),
-            "integer": ("IntegerBackend",),
-            "registry": (
-                "catalogue",
-                "device_backend",
-                "get_backend",
-                "integer_backends",
-            ),
-            "onnx_reference": ("OnnxReferenceBackend",),
-            "ort": (
-                "Level",
-                "Optimization",
-                "OrtBackend",
-            ),
-            "partitioned": ("PartitionedBackend",),
-            "venv.another_python": (
-                "AnotherPython",
-                "WrittenPython",
-                "installed_version",
-                "load_python",
-                "offered_versions",
-                "program_in",
-                "python_backend",
-            ),
-            "venv.client": (
-                "Child",
-                "ChildError",
-                "EngineError",
-                "FIRST_MESSAGE_S",
-                "Worker",
-                "own_environment",
-                "own_python",
-            ),
-            "venv.creator": ("EnvironmentMaker",),
-            "venv.worker": ("serve",),
-        },
-    )
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

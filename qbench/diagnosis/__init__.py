@@ -12,16 +12,9 @@ if TYPE_CHECKING:
     from qbench.diagnosis.diff.compare import SideDifferences as SideDifferences
     from qbench.diagnosis.diff.compare import compare_sides as compare_sides
     from qbench.diagnosis.diff.compare import first_failing_case as first_failing_case
-    from qbench.diagnosis.engine.case_files import CaseRun as CaseRun
     from qbench.diagnosis.engine.case_files import run_test_case as run_test_case
     from qbench.diagnosis.engine.case_files import save_test_case as save_test_case
-    from qbench.diagnosis.engine.client import EngineCrashError as EngineCrashError
-    from qbench.diagnosis.engine.client import contained as contained
-    from qbench.diagnosis.engine.divergence import Divergence as Divergence
-    from qbench.diagnosis.engine.divergence import engine_divergences as engine_divergences
     from qbench.diagnosis.engine.shrink import FailingCase as FailingCase
-    from qbench.diagnosis.engine.shrink import smallest_case as smallest_case
-    from qbench.diagnosis.hypotheses.hypothesis import remedy_of as remedy_of
     from qbench.diagnosis.lint import LayerLint as LayerLint
     from qbench.diagnosis.lint import ModelLint as ModelLint
     from qbench.diagnosis.lint import lint_products as lint_products
@@ -31,83 +24,16 @@ if TYPE_CHECKING:
     from qbench.diagnosis.localize_cell import localize_verdict as localize_verdict
     from qbench.diagnosis.localize_cell import samples_that_moved as samples_that_moved
     from qbench.diagnosis.operators.check import check_operator as check_operator
-    from qbench.diagnosis.operators.kernels import OperatorParameters as OperatorParameters
     from qbench.diagnosis.optimizers import CaseResult as CaseResult
     from qbench.diagnosis.optimizers import OptimizationEffect as OptimizationEffect
-    from qbench.diagnosis.optimizers import OptimizerCase as OptimizerCase
     from qbench.diagnosis.optimizers import OptimizerReport as OptimizerReport
     from qbench.diagnosis.optimizers import examine_optimizers as examine_optimizers
     from qbench.diagnosis.optimizers import measure_case as measure_case
     from qbench.diagnosis.optimizers import optimizer_cases as optimizer_cases
     from qbench.diagnosis.repair.cell import RepeatableCell as RepeatableCell
     from qbench.diagnosis.repair.search import check_replay as check_replay
-    from qbench.diagnosis.target import Matched as Matched
     from qbench.diagnosis.target import bound_of as bound_of
     from qbench.diagnosis.target import match_outputs as match_outputs
-    from qbench.diagnosis.target import watched_backend as watched_backend
     from qbench.diagnosis.units import StepCauses as StepCauses
 else:
-    __getattr__, __dir__, __all__ = open_on_use(
-        __name__,
-        {
-            "capture": ("Budget",),
-            "hypotheses.hypothesis": ("remedy_of",),
-            "diff.compare": (
-                "NodeDifference",
-                "Side",
-                "SideComparison",
-                "SideDifferences",
-                "compare_sides",
-                "first_failing_case",
-            ),
-            "engine.case_files": (
-                "CaseRun",
-                "run_test_case",
-                "save_test_case",
-            ),
-            "target": (
-                "Matched",
-                "bound_of",
-                "match_outputs",
-                "watched_backend",
-            ),
-            "engine.client": (
-                "EngineCrashError",
-                "contained",
-            ),
-            "engine.divergence": (
-                "Divergence",
-                "engine_divergences",
-            ),
-            "engine.shrink": (
-                "FailingCase",
-                "smallest_case",
-            ),
-            "lint": (
-                "LayerLint",
-                "ModelLint",
-                "lint_products",
-            ),
-            "operators.check": ("check_operator",),
-            "operators.kernels": ("OperatorParameters",),
-            "localize_cell": (
-                "LocalizeOptions",
-                "cell_without_suite",
-                "localize",
-                "localize_verdict",
-                "samples_that_moved",
-            ),
-            "optimizers": (
-                "CaseResult",
-                "OptimizationEffect",
-                "OptimizerCase",
-                "OptimizerReport",
-                "examine_optimizers",
-                "measure_case",
-                "optimizer_cases",
-            ),
-            "repair.cell": ("RepeatableCell",),
-            "repair.search": ("check_replay",),
-            "units": ("StepCauses",),
-        },
-    )
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

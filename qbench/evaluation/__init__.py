@@ -1,31 +1,29 @@
 """One cell: its request, how it is measured, and what the cells of its subject share."""
 
-from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, prepare_runners, recorded_feeds
-from qbench.evaluation.measure import FLOAT_BACKEND, environment_here, measure_cell, measure_request, subject_artifacts
-from qbench.evaluation.request import Comparator, Request
-from qbench.evaluation.rewriting import OutputSteps, Rewriting, rewrite_quantized, steps_of
-from qbench.evaluation.subject import MetricUse, RecordingTask, Subject, build_subject
-from qbench.evaluation.versus_backend import NotedSamples
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "FLOAT_BACKEND",
-    "Comparator",
-    "MetricUse",
-    "NotedSamples",
-    "OutputSteps",
-    "Quantized",
-    "RecordingTask",
-    "Request",
-    "Rewriting",
-    "Subject",
-    "SubjectArtifacts",
-    "build_subject",
-    "environment_here",
-    "measure_cell",
-    "measure_request",
-    "prepare_runners",
-    "recorded_feeds",
-    "rewrite_quantized",
-    "steps_of",
-    "subject_artifacts",
-]
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.evaluation.artifacts import Quantized as Quantized
+    from qbench.evaluation.artifacts import SubjectArtifacts as SubjectArtifacts
+    from qbench.evaluation.artifacts import prepare_runners as prepare_runners
+    from qbench.evaluation.artifacts import recorded_feeds as recorded_feeds
+    from qbench.evaluation.measure import FLOAT_BACKEND as FLOAT_BACKEND
+    from qbench.evaluation.measure import environment_here as environment_here
+    from qbench.evaluation.measure import measure_cell as measure_cell
+    from qbench.evaluation.measure import measure_request as measure_request
+    from qbench.evaluation.measure import subject_artifacts as subject_artifacts
+    from qbench.evaluation.request import Comparator as Comparator
+    from qbench.evaluation.request import Request as Request
+    from qbench.evaluation.rewriting import OutputSteps as OutputSteps
+    from qbench.evaluation.rewriting import Rewriting as Rewriting
+    from qbench.evaluation.rewriting import rewrite_quantized as rewrite_quantized
+    from qbench.evaluation.rewriting import steps_of as steps_of
+    from qbench.evaluation.subject import MetricUse as MetricUse
+    from qbench.evaluation.subject import RecordingTask as RecordingTask
+    from qbench.evaluation.subject import Subject as Subject
+    from qbench.evaluation.subject import build_subject as build_subject
+    from qbench.evaluation.versus_backend import NotedSamples as NotedSamples
+else:
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

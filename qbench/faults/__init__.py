@@ -8,58 +8,17 @@ if TYPE_CHECKING:
     from qbench.faults.catalogue import CATALOGUE as CATALOGUE
     from qbench.faults.catalogue import fault_rows as fault_rows
     from qbench.faults.catalogue import get_fault as get_fault
-    from qbench.faults.fault import ArithmeticFault as ArithmeticFault
-    from qbench.faults.fault import Fault as Fault
     from qbench.faults.fault import GraphEdit as GraphEdit
-    from qbench.faults.fault import KernelFault as KernelFault
     from qbench.faults.fault import Placed as Placed
     from qbench.faults.fault import ProfileFault as ProfileFault
     from qbench.faults.fault import Stage as Stage
-    from qbench.faults.fault import Story as Story
     from qbench.faults.fault import draw_sites as draw_sites
-    from qbench.faults.faulty_backend import FaultyBackend as FaultyBackend
-    from qbench.faults.faulty_backend import FaultyMachine as FaultyMachine
     from qbench.faults.faulty_backend import FaultyWork as FaultyWork
     from qbench.faults.faulty_backend import edited as edited
-    from qbench.faults.faulty_backend import faulty_profile as faulty_profile
     from qbench.faults.faulty_backend import with_fault as with_fault
     from qbench.faults.operator_network import many_operators as many_operators
     from qbench.faults.trial import WrongPass as WrongPass
     from qbench.faults.trial import is_equivalent as is_equivalent
     from qbench.faults.trial import wrong_rewriting as wrong_rewriting
 else:
-    __getattr__, __dir__, __all__ = open_on_use(
-        __name__,
-        {
-            "catalogue": (
-                "CATALOGUE",
-                "fault_rows",
-                "get_fault",
-            ),
-            "trial": (
-                "WrongPass",
-                "is_equivalent",
-                "wrong_rewriting",
-            ),
-            "fault": (
-                "ArithmeticFault",
-                "Fault",
-                "GraphEdit",
-                "KernelFault",
-                "Placed",
-                "ProfileFault",
-                "Stage",
-                "Story",
-                "draw_sites",
-            ),
-            "faulty_backend": (
-                "FaultyBackend",
-                "FaultyMachine",
-                "FaultyWork",
-                "edited",
-                "faulty_profile",
-                "with_fault",
-            ),
-            "operator_network": ("many_operators",),
-        },
-    )
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

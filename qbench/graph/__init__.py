@@ -1,162 +1,87 @@
 """ONNX as data: loading, digests, questions, facts of operators, the QDQ convention, capabilities, cost."""
 
-from qbench.graph.capabilities import Capabilities, Form, ZeroPoints
-from qbench.graph.cost import node_macs
-from qbench.graph.digest import graph_digest
-from qbench.graph.fixed_qparams import Pin, PinKind, is_pinned, pin_of, pin_value
-from qbench.graph.model_files import (
-    MESSAGE_LIMIT,
-    AnyModel,
-    as_model,
-    constant_bytes,
-    load_model,
-    load_tensor,
-    model_bytes,
-    own_copy,
-    save_model,
-)
-from qbench.graph.ops import (
-    ENGINE_DOMAIN,
-    INTEGER_DOMAIN,
-    INTEGER_FORMS,
-    OPERATORS,
-    POINTWISE,
-    PRODUCTS,
-    REFERENCE_KERNEL,
-    REQUANTIZE,
-    IntegerForm,
-    Kind,
-    OpSpec,
-    Output,
-    float_name,
-    op_spec,
-    weight_channel_axis,
-    weight_summed_axis,
-)
-from qbench.graph.outside_operators import (
-    QLINEAR,
-    Operator,
-    OperatorFacts,
-    carried_operators,
-    operator_catalogue,
-    outside_operator,
-    with_operators,
-)
-from qbench.graph.qdq import (
-    QDQ_IR_VERSION,
-    QDQ_OPSET,
-    check_convention,
-    clip_of_levels,
-    form_of,
-    grid_dtype,
-    grid_of,
-    is_float_levels,
-    is_qdq,
-    mark_float_levels,
-)
-from qbench.graph.query import (
-    LINEAGE,
-    constant_value,
-    consumers,
-    extend_lineage,
-    float_attribute,
-    forget_lineage,
-    input_at,
-    int_attribute,
-    ints_attribute,
-    is_constant,
-    lineage_of,
-    node_key,
-    only_consumer,
-    opset,
-    origin_of,
-    producer,
-    read_entry,
-    set_origin,
-    values_by_name,
-    word_attribute,
-)
-from qbench.graph.shapes import declare_dims, declared_dims, fixed_batch, infer_shapes, shapes_alone, with_shapes
-from qbench.storage import limits_times
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ENGINE_DOMAIN",
-    "INTEGER_DOMAIN",
-    "INTEGER_FORMS",
-    "LINEAGE",
-    "MESSAGE_LIMIT",
-    "OPERATORS",
-    "POINTWISE",
-    "PRODUCTS",
-    "QDQ_IR_VERSION",
-    "QDQ_OPSET",
-    "QLINEAR",
-    "REFERENCE_KERNEL",
-    "REQUANTIZE",
-    "AnyModel",
-    "Capabilities",
-    "Form",
-    "IntegerForm",
-    "Kind",
-    "OpSpec",
-    "Operator",
-    "OperatorFacts",
-    "Output",
-    "Pin",
-    "PinKind",
-    "ZeroPoints",
-    "as_model",
-    "carried_operators",
-    "check_convention",
-    "clip_of_levels",
-    "constant_bytes",
-    "constant_value",
-    "consumers",
-    "declare_dims",
-    "declared_dims",
-    "extend_lineage",
-    "fixed_batch",
-    "float_attribute",
-    "float_name",
-    "forget_lineage",
-    "form_of",
-    "graph_digest",
-    "grid_dtype",
-    "grid_of",
-    "infer_shapes",
-    "input_at",
-    "int_attribute",
-    "ints_attribute",
-    "is_constant",
-    "is_float_levels",
-    "is_pinned",
-    "is_qdq",
-    "limits_times",
-    "lineage_of",
-    "load_model",
-    "load_tensor",
-    "mark_float_levels",
-    "model_bytes",
-    "node_key",
-    "node_macs",
-    "only_consumer",
-    "op_spec",
-    "operator_catalogue",
-    "opset",
-    "origin_of",
-    "outside_operator",
-    "own_copy",
-    "pin_of",
-    "pin_value",
-    "producer",
-    "read_entry",
-    "save_model",
-    "set_origin",
-    "shapes_alone",
-    "values_by_name",
-    "weight_channel_axis",
-    "weight_summed_axis",
-    "with_operators",
-    "with_shapes",
-    "word_attribute",
-]
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.graph.capabilities import Capabilities as Capabilities
+    from qbench.graph.capabilities import Form as Form
+    from qbench.graph.capabilities import ZeroPoints as ZeroPoints
+    from qbench.graph.cost import node_macs as node_macs
+    from qbench.graph.digest import graph_digest as graph_digest
+    from qbench.graph.fixed_qparams import Pin as Pin
+    from qbench.graph.fixed_qparams import PinKind as PinKind
+    from qbench.graph.fixed_qparams import is_pinned as is_pinned
+    from qbench.graph.fixed_qparams import pin_of as pin_of
+    from qbench.graph.fixed_qparams import pin_value as pin_value
+    from qbench.graph.model_files import MESSAGE_LIMIT as MESSAGE_LIMIT
+    from qbench.graph.model_files import AnyModel as AnyModel
+    from qbench.graph.model_files import as_model as as_model
+    from qbench.graph.model_files import constant_bytes as constant_bytes
+    from qbench.graph.model_files import load_model as load_model
+    from qbench.graph.model_files import load_tensor as load_tensor
+    from qbench.graph.model_files import model_bytes as model_bytes
+    from qbench.graph.model_files import own_copy as own_copy
+    from qbench.graph.model_files import save_model as save_model
+    from qbench.graph.ops import ENGINE_DOMAIN as ENGINE_DOMAIN
+    from qbench.graph.ops import INTEGER_DOMAIN as INTEGER_DOMAIN
+    from qbench.graph.ops import INTEGER_FORMS as INTEGER_FORMS
+    from qbench.graph.ops import OPERATORS as OPERATORS
+    from qbench.graph.ops import POINTWISE as POINTWISE
+    from qbench.graph.ops import PRODUCTS as PRODUCTS
+    from qbench.graph.ops import REFERENCE_KERNEL as REFERENCE_KERNEL
+    from qbench.graph.ops import REQUANTIZE as REQUANTIZE
+    from qbench.graph.ops import IntegerForm as IntegerForm
+    from qbench.graph.ops import Kind as Kind
+    from qbench.graph.ops import OpSpec as OpSpec
+    from qbench.graph.ops import Output as Output
+    from qbench.graph.ops import float_name as float_name
+    from qbench.graph.ops import op_spec as op_spec
+    from qbench.graph.ops import weight_channel_axis as weight_channel_axis
+    from qbench.graph.ops import weight_summed_axis as weight_summed_axis
+    from qbench.graph.outside_operators import QLINEAR as QLINEAR
+    from qbench.graph.outside_operators import Operator as Operator
+    from qbench.graph.outside_operators import OperatorFacts as OperatorFacts
+    from qbench.graph.outside_operators import carried_operators as carried_operators
+    from qbench.graph.outside_operators import operator_catalogue as operator_catalogue
+    from qbench.graph.outside_operators import outside_operator as outside_operator
+    from qbench.graph.outside_operators import with_operators as with_operators
+    from qbench.graph.qdq import QDQ_IR_VERSION as QDQ_IR_VERSION
+    from qbench.graph.qdq import QDQ_OPSET as QDQ_OPSET
+    from qbench.graph.qdq import check_convention as check_convention
+    from qbench.graph.qdq import clip_of_levels as clip_of_levels
+    from qbench.graph.qdq import form_of as form_of
+    from qbench.graph.qdq import grid_dtype as grid_dtype
+    from qbench.graph.qdq import grid_of as grid_of
+    from qbench.graph.qdq import is_qdq as is_qdq
+    from qbench.graph.qdq import mark_float_levels as mark_float_levels
+    from qbench.graph.query import LINEAGE as LINEAGE
+    from qbench.graph.query import constant_value as constant_value
+    from qbench.graph.query import consumers as consumers
+    from qbench.graph.query import extend_lineage as extend_lineage
+    from qbench.graph.query import float_attribute as float_attribute
+    from qbench.graph.query import forget_lineage as forget_lineage
+    from qbench.graph.query import input_at as input_at
+    from qbench.graph.query import int_attribute as int_attribute
+    from qbench.graph.query import ints_attribute as ints_attribute
+    from qbench.graph.query import is_constant as is_constant
+    from qbench.graph.query import lineage_of as lineage_of
+    from qbench.graph.query import node_key as node_key
+    from qbench.graph.query import only_consumer as only_consumer
+    from qbench.graph.query import opset as opset
+    from qbench.graph.query import origin_of as origin_of
+    from qbench.graph.query import producer as producer
+    from qbench.graph.query import read_entry as read_entry
+    from qbench.graph.query import set_origin as set_origin
+    from qbench.graph.query import values_by_name as values_by_name
+    from qbench.graph.query import word_attribute as word_attribute
+    from qbench.graph.shapes import declare_dims as declare_dims
+    from qbench.graph.shapes import declared_dims as declared_dims
+    from qbench.graph.shapes import fixed_batch as fixed_batch
+    from qbench.graph.shapes import infer_shapes as infer_shapes
+    from qbench.graph.shapes import shapes_alone as shapes_alone
+    from qbench.graph.shapes import with_shapes as with_shapes
+    from qbench.storage import limits_times as limits_times
+else:
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -1,136 +1,71 @@
 """Arrays of quantized numbers: qparams, quantizing, its gradients, and the arithmetics of engines."""
 
-from qbench.numerics.affine import (
-    GridKind,
-    ScaleKind,
-    Symmetry,
-    choose_qparams,
-    clip_levels,
-    dequantize,
-    fake_quantize,
-    quantize,
-)
-from qbench.numerics.arithmetic import (
-    Accumulator,
-    Adding,
-    AddScheme,
-    Arithmetic,
-    Averaging,
-    Dequantizing,
-    Functions,
-    MultiplierForm,
-    NotANumber,
-    Overflow,
-    Override,
-    PairsIn,
-    Quantizing,
-    Scaling,
-    Softmax,
-    Stage,
-    SumShape,
-    ZeroPoint,
-    catalogue,
-    get_arithmetic,
-    held,
-    list_arithmetics,
-    load_arithmetic,
-)
-from qbench.numerics.elementwise import add_quantized, divide_quantized, subtract_quantized
-from qbench.numerics.functions import (
-    averager,
-    hard_swish_in_16_bits,
-    rational_sigmoid,
-    rational_tanh,
-    softmax_of_levels,
-)
-from qbench.numerics.gradient import FakeQuantizeGrad, fake_quantize_grad
-from qbench.numerics.multiplier import (
-    FloatOrder,
-    FloatSteps,
-    Scales,
-    exact_multipliers,
-    fixed_multiplier,
-    float_steps,
-    real_multiplier,
-    shift_steps,
-    short_multiplier,
-    short_steps,
-)
-from qbench.numerics.qparams import Interval, QParams, parameter_shape
-from qbench.numerics.qtype import QType
-from qbench.numerics.requantization import (
-    centred_rescaler,
-    requantize,
-    rescale_quantized,
-    rescaler,
-    scaler,
-    scaling_of_levels,
-)
-from qbench.numerics.rounding import Rounding, fused_multiply_add, separate_multiply_add
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Accumulator",
-    "AddScheme",
-    "Adding",
-    "Arithmetic",
-    "Averaging",
-    "Dequantizing",
-    "FakeQuantizeGrad",
-    "FloatOrder",
-    "FloatSteps",
-    "Functions",
-    "GridKind",
-    "Interval",
-    "MultiplierForm",
-    "NotANumber",
-    "Overflow",
-    "Override",
-    "PairsIn",
-    "QParams",
-    "QType",
-    "Quantizing",
-    "Rounding",
-    "ScaleKind",
-    "Scales",
-    "Scaling",
-    "Softmax",
-    "Stage",
-    "SumShape",
-    "Symmetry",
-    "ZeroPoint",
-    "add_quantized",
-    "averager",
-    "catalogue",
-    "centred_rescaler",
-    "choose_qparams",
-    "clip_levels",
-    "dequantize",
-    "divide_quantized",
-    "exact_multipliers",
-    "fake_quantize",
-    "fake_quantize_grad",
-    "fixed_multiplier",
-    "float_steps",
-    "fused_multiply_add",
-    "get_arithmetic",
-    "hard_swish_in_16_bits",
-    "held",
-    "list_arithmetics",
-    "load_arithmetic",
-    "parameter_shape",
-    "quantize",
-    "rational_sigmoid",
-    "rational_tanh",
-    "real_multiplier",
-    "requantize",
-    "rescale_quantized",
-    "rescaler",
-    "scaler",
-    "scaling_of_levels",
-    "separate_multiply_add",
-    "shift_steps",
-    "short_multiplier",
-    "short_steps",
-    "softmax_of_levels",
-    "subtract_quantized",
-]
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.numerics.affine import GridKind as GridKind
+    from qbench.numerics.affine import ScaleKind as ScaleKind
+    from qbench.numerics.affine import Symmetry as Symmetry
+    from qbench.numerics.affine import choose_qparams as choose_qparams
+    from qbench.numerics.affine import clip_levels as clip_levels
+    from qbench.numerics.affine import dequantize as dequantize
+    from qbench.numerics.affine import fake_quantize as fake_quantize
+    from qbench.numerics.affine import quantize as quantize
+    from qbench.numerics.arithmetic import Accumulator as Accumulator
+    from qbench.numerics.arithmetic import Adding as Adding
+    from qbench.numerics.arithmetic import AddScheme as AddScheme
+    from qbench.numerics.arithmetic import Arithmetic as Arithmetic
+    from qbench.numerics.arithmetic import Averaging as Averaging
+    from qbench.numerics.arithmetic import Dequantizing as Dequantizing
+    from qbench.numerics.arithmetic import Functions as Functions
+    from qbench.numerics.arithmetic import MultiplierForm as MultiplierForm
+    from qbench.numerics.arithmetic import NotANumber as NotANumber
+    from qbench.numerics.arithmetic import Overflow as Overflow
+    from qbench.numerics.arithmetic import Override as Override
+    from qbench.numerics.arithmetic import PairsIn as PairsIn
+    from qbench.numerics.arithmetic import Quantizing as Quantizing
+    from qbench.numerics.arithmetic import Scaling as Scaling
+    from qbench.numerics.arithmetic import Softmax as Softmax
+    from qbench.numerics.arithmetic import Stage as Stage
+    from qbench.numerics.arithmetic import SumShape as SumShape
+    from qbench.numerics.arithmetic import ZeroPoint as ZeroPoint
+    from qbench.numerics.arithmetic import catalogue as catalogue
+    from qbench.numerics.arithmetic import get_arithmetic as get_arithmetic
+    from qbench.numerics.arithmetic import held as held
+    from qbench.numerics.arithmetic import list_arithmetics as list_arithmetics
+    from qbench.numerics.arithmetic import load_arithmetic as load_arithmetic
+    from qbench.numerics.elementwise import add_quantized as add_quantized
+    from qbench.numerics.elementwise import divide_quantized as divide_quantized
+    from qbench.numerics.elementwise import subtract_quantized as subtract_quantized
+    from qbench.numerics.functions import averager as averager
+    from qbench.numerics.functions import hard_swish_in_16_bits as hard_swish_in_16_bits
+    from qbench.numerics.functions import rational_sigmoid as rational_sigmoid
+    from qbench.numerics.functions import rational_tanh as rational_tanh
+    from qbench.numerics.functions import softmax_of_levels as softmax_of_levels
+    from qbench.numerics.gradient import FakeQuantizeGrad as FakeQuantizeGrad
+    from qbench.numerics.gradient import fake_quantize_grad as fake_quantize_grad
+    from qbench.numerics.multiplier import FloatOrder as FloatOrder
+    from qbench.numerics.multiplier import Scales as Scales
+    from qbench.numerics.multiplier import exact_multipliers as exact_multipliers
+    from qbench.numerics.multiplier import float_steps as float_steps
+    from qbench.numerics.multiplier import real_multiplier as real_multiplier
+    from qbench.numerics.multiplier import shift_steps as shift_steps
+    from qbench.numerics.multiplier import short_multiplier as short_multiplier
+    from qbench.numerics.multiplier import short_steps as short_steps
+    from qbench.numerics.qparams import Interval as Interval
+    from qbench.numerics.qparams import QParams as QParams
+    from qbench.numerics.qparams import parameter_shape as parameter_shape
+    from qbench.numerics.qtype import QType as QType
+    from qbench.numerics.requantization import centred_rescaler as centred_rescaler
+    from qbench.numerics.requantization import requantize as requantize
+    from qbench.numerics.requantization import rescale_quantized as rescale_quantized
+    from qbench.numerics.requantization import rescaler as rescaler
+    from qbench.numerics.requantization import scaler as scaler
+    from qbench.numerics.requantization import scaling_of_levels as scaling_of_levels
+    from qbench.numerics.rounding import Rounding as Rounding
+    from qbench.numerics.rounding import fused_multiply_add as fused_multiply_add
+    from qbench.numerics.rounding import separate_multiply_add as separate_multiply_add
+else:
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from qbench.passes.canonical_pipeline import plannable as plannable
     from qbench.passes.canonical_pipeline import plannable_digest as plannable_digest
     from qbench.passes.contract import Pass as Pass
-    from qbench.passes.contract import Placed as Placed
     from qbench.passes.contract import decline as decline
     from qbench.passes.contract import declined as declined
     from qbench.passes.editing import NameScope as NameScope
@@ -31,10 +30,8 @@ if TYPE_CHECKING:
     from qbench.passes.effect_check.check import check_run as check_run
     from qbench.passes.effect_check.check import output_changes as output_changes
     from qbench.passes.effect_check.verdicts import Checked as Checked
-    from qbench.passes.effect_check.verdicts import Counterexample as Counterexample
     from qbench.passes.effect_check.verdicts import OutputChange as OutputChange
     from qbench.passes.effect_check.verdicts import PassVerdict as PassVerdict
-    from qbench.passes.effect_check.verdicts import RegionVerdict as RegionVerdict
     from qbench.passes.integer_form import lower_to_integers as lower_to_integers
     from qbench.passes.lowering.qoperator import LowerToQOperator as LowerToQOperator
     from qbench.passes.lowering.qoperator import lower_to_qoperator as lower_to_qoperator
@@ -48,7 +45,6 @@ if TYPE_CHECKING:
     from qbench.passes.partition.device import list_devices as list_devices
     from qbench.passes.partition.device import load_device as load_device
     from qbench.passes.partition.marking import Place as Place
-    from qbench.passes.partition.partitioning import Conversions as Conversions
     from qbench.passes.partition.partitioning import Costs as Costs
     from qbench.passes.partition.partitioning import Partition as Partition
     from qbench.passes.partition.partitioning import partition_costs as partition_costs
@@ -59,7 +55,6 @@ if TYPE_CHECKING:
     from qbench.passes.pipeline import Pipeline as Pipeline
     from qbench.passes.pipeline import parse_pipeline as parse_pipeline
     from qbench.passes.registry import catalogue as catalogue
-    from qbench.passes.run import Declined as Declined
     from qbench.passes.run import PassAccount as PassAccount
     from qbench.passes.run import PassError as PassError
     from qbench.passes.run import Rewritten as Rewritten
@@ -67,103 +62,6 @@ if TYPE_CHECKING:
     from qbench.passes.run import run_pipeline as run_pipeline
     from qbench.passes.standard import standard_pipeline as standard_pipeline
     from qbench.passes.stored_values import Shared as Shared
-    from qbench.passes.stored_values import StorageCost as StorageCost
     from qbench.passes.stored_values import storage_cost as storage_cost
 else:
-    __getattr__, __dir__, __all__ = open_on_use(
-        __name__,
-        {
-            "canonical.bias": (
-                "bias_split_from",
-                "is_product",
-            ),
-            "canonical_pipeline": (
-                "CANONICAL",
-                "Canonical",
-                "DEFAULT",
-                "canonicalize",
-                "plannable",
-                "plannable_digest",
-            ),
-            "contract": (
-                "Pass",
-                "Placed",
-                "decline",
-                "declined",
-            ),
-            "effect": (
-                "EXACT",
-                "Effect",
-                "EffectKind",
-                "LOSSY",
-                "Policy",
-                "within",
-            ),
-            "effect_check.check": (
-                "BrokenRegion",
-                "assert_effect",
-                "broken_regions",
-                "check_pass",
-                "check_run",
-                "output_changes",
-            ),
-            "effect_check.verdicts": (
-                "Checked",
-                "Counterexample",
-                "OutputChange",
-                "PassVerdict",
-                "RegionVerdict",
-            ),
-            "lowering.site": (
-                "INTEGER_INTERPRETER",
-                "ONNX_RUNTIME",
-                "Target",
-            ),
-            "lowering.qoperator": (
-                "LowerToQOperator",
-                "lower_to_qoperator",
-            ),
-            "integer_form": ("lower_to_integers",),
-            "registry": ("catalogue",),
-            "editing": ("NameScope",),
-            "partition.partitioning": (
-                "Conversions",
-                "Costs",
-                "Partition",
-                "partition_costs",
-                "partition_model",
-            ),
-            "partition.device": (
-                "Device",
-                "Limits",
-                "float_name",
-                "get_device",
-                "list_devices",
-                "load_device",
-            ),
-            "partition.marking": ("Place",),
-            "partition.sections": ("Section",),
-            "pattern": (
-                "apply_rules",
-                "rewrite_rule",
-            ),
-            "pipeline": (
-                "Pipeline",
-                "parse_pipeline",
-            ),
-            "run": (
-                "Declined",
-                "PassAccount",
-                "PassError",
-                "Rewritten",
-                "rewrite",
-                "run_pipeline",
-            ),
-            "standard": ("standard_pipeline",),
-            "stored_values": (
-                "Shared",
-                "StorageCost",
-                "storage_cost",
-            ),
-        },
-    )
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -1,62 +1,48 @@
 """Memory → words: runs as a terminal summary, a Markdown page, an offline HTML page and PNG charts."""
 
-from qbench.reporting.assembly import NOTHING, Memory, build_report, build_reports, read_memory, remember
-from qbench.reporting.columns import READ
-from qbench.reporting.export import EXPORT_FORMATS, EXPORT_KEYS, cell_facts, export_pieces, export_text
-from qbench.reporting.findings_view import Found, found_text
-from qbench.reporting.github import add_step_summary, annotations, step_summary
-from qbench.reporting.html import compare_page, finding_page, html_pages
-from qbench.reporting.markdown import markdown_text
-from qbench.reporting.progress import WINDOW, Pace, Recent, last_seconds, left_text, recent_runs
-from qbench.reporting.report import Report
-from qbench.reporting.run_comparison import Comparison, compare, newest_comparison
-from qbench.reporting.terminal import PYTEST_MARKUP, RICH_STYLES, Line, styled_lines, summary_lines, summary_text
-from qbench.reporting.view import CellKey, CellView, MetricView
-from qbench.reporting.writing import KINDS, front_pages, write_comparison, write_reports
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "EXPORT_FORMATS",
-    "EXPORT_KEYS",
-    "KINDS",
-    "NOTHING",
-    "PYTEST_MARKUP",
-    "READ",
-    "RICH_STYLES",
-    "WINDOW",
-    "CellKey",
-    "CellView",
-    "Comparison",
-    "Found",
-    "Line",
-    "Memory",
-    "MetricView",
-    "Pace",
-    "Recent",
-    "Report",
-    "add_step_summary",
-    "annotations",
-    "build_report",
-    "build_reports",
-    "cell_facts",
-    "compare",
-    "compare_page",
-    "export_pieces",
-    "export_text",
-    "finding_page",
-    "found_text",
-    "front_pages",
-    "html_pages",
-    "last_seconds",
-    "left_text",
-    "markdown_text",
-    "newest_comparison",
-    "read_memory",
-    "recent_runs",
-    "remember",
-    "step_summary",
-    "styled_lines",
-    "summary_lines",
-    "summary_text",
-    "write_comparison",
-    "write_reports",
-]
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.reporting.assembly import Memory as Memory
+    from qbench.reporting.assembly import build_report as build_report
+    from qbench.reporting.assembly import build_reports as build_reports
+    from qbench.reporting.assembly import read_memory as read_memory
+    from qbench.reporting.assembly import remember as remember
+    from qbench.reporting.columns import READ as READ
+    from qbench.reporting.export import EXPORT_FORMATS as EXPORT_FORMATS
+    from qbench.reporting.export import EXPORT_KEYS as EXPORT_KEYS
+    from qbench.reporting.export import cell_facts as cell_facts
+    from qbench.reporting.export import export_pieces as export_pieces
+    from qbench.reporting.export import export_text as export_text
+    from qbench.reporting.findings_view import Found as Found
+    from qbench.reporting.findings_view import found_text as found_text
+    from qbench.reporting.github import add_step_summary as add_step_summary
+    from qbench.reporting.github import annotations as annotations
+    from qbench.reporting.github import step_summary as step_summary
+    from qbench.reporting.html import compare_page as compare_page
+    from qbench.reporting.html import finding_page as finding_page
+    from qbench.reporting.html import html_pages as html_pages
+    from qbench.reporting.markdown import markdown_text as markdown_text
+    from qbench.reporting.progress import WINDOW as WINDOW
+    from qbench.reporting.progress import Pace as Pace
+    from qbench.reporting.progress import last_seconds as last_seconds
+    from qbench.reporting.progress import left_text as left_text
+    from qbench.reporting.progress import recent_runs as recent_runs
+    from qbench.reporting.report import Report as Report
+    from qbench.reporting.run_comparison import compare as compare
+    from qbench.reporting.run_comparison import newest_comparison as newest_comparison
+    from qbench.reporting.terminal import PYTEST_MARKUP as PYTEST_MARKUP
+    from qbench.reporting.terminal import RICH_STYLES as RICH_STYLES
+    from qbench.reporting.terminal import Line as Line
+    from qbench.reporting.terminal import styled_lines as styled_lines
+    from qbench.reporting.terminal import summary_lines as summary_lines
+    from qbench.reporting.terminal import summary_text as summary_text
+    from qbench.reporting.view import CellKey as CellKey
+    from qbench.reporting.view import MetricView as MetricView
+    from qbench.reporting.writing import front_pages as front_pages
+    from qbench.reporting.writing import write_comparison as write_comparison
+    from qbench.reporting.writing import write_reports as write_reports
+else:
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

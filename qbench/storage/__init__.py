@@ -1,68 +1,47 @@
 """Values on disk: TOML and JSON ↔ frozen values, digests, atomic writes, a content-addressed cache."""
 
-from qbench.storage.archives import ArchiveError, TooLargeError, array_names, inflate, read_archive
-from qbench.storage.atomic import require_writable, staged_files, sync_folder, write_bytes, write_text
-from qbench.storage.cache import Cache, work_folder
-from qbench.storage.serialize import (
-    Plain,
-    json_line,
-    json_text,
-    plain,
-    read_json,
-    read_toml,
-    table_from_value,
-    toml_text,
-    value_from_table,
-    value_of_plain,
-)
-from qbench.storage.size_limits import (
-    LimitName,
-    current_factor,
-    current_limits,
-    factor_admitting,
-    limits_times,
-    too_large,
-)
-from qbench.storage.source_digest import digest_arrays, digest_bytes, digest_code, digest_file, digest_plain
-from qbench.storage.written_text import csv_text, neutral_json, neutral_line, neutral_text, visible
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ArchiveError",
-    "Cache",
-    "LimitName",
-    "Plain",
-    "TooLargeError",
-    "array_names",
-    "csv_text",
-    "current_factor",
-    "current_limits",
-    "digest_arrays",
-    "digest_bytes",
-    "digest_code",
-    "digest_file",
-    "digest_plain",
-    "factor_admitting",
-    "inflate",
-    "json_line",
-    "json_text",
-    "limits_times",
-    "neutral_json",
-    "neutral_line",
-    "neutral_text",
-    "plain",
-    "read_archive",
-    "read_json",
-    "read_toml",
-    "require_writable",
-    "staged_files",
-    "sync_folder",
-    "table_from_value",
-    "toml_text",
-    "too_large",
-    "value_from_table",
-    "value_of_plain",
-    "visible",
-    "work_folder",
-    "write_bytes",
-    "write_text",
-]
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.storage.archives import ArchiveError as ArchiveError
+    from qbench.storage.archives import TooLargeError as TooLargeError
+    from qbench.storage.archives import array_names as array_names
+    from qbench.storage.archives import inflate as inflate
+    from qbench.storage.archives import read_archive as read_archive
+    from qbench.storage.atomic import require_writable as require_writable
+    from qbench.storage.atomic import staged_files as staged_files
+    from qbench.storage.atomic import sync_folder as sync_folder
+    from qbench.storage.atomic import write_bytes as write_bytes
+    from qbench.storage.atomic import write_text as write_text
+    from qbench.storage.cache import Cache as Cache
+    from qbench.storage.cache import work_folder as work_folder
+    from qbench.storage.serialize import Plain as Plain
+    from qbench.storage.serialize import json_line as json_line
+    from qbench.storage.serialize import json_text as json_text
+    from qbench.storage.serialize import plain as plain
+    from qbench.storage.serialize import read_json as read_json
+    from qbench.storage.serialize import read_toml as read_toml
+    from qbench.storage.serialize import table_from_value as table_from_value
+    from qbench.storage.serialize import toml_text as toml_text
+    from qbench.storage.serialize import value_from_table as value_from_table
+    from qbench.storage.serialize import value_of_plain as value_of_plain
+    from qbench.storage.size_limits import LimitName as LimitName
+    from qbench.storage.size_limits import current_factor as current_factor
+    from qbench.storage.size_limits import current_limits as current_limits
+    from qbench.storage.size_limits import factor_admitting as factor_admitting
+    from qbench.storage.size_limits import limits_times as limits_times
+    from qbench.storage.size_limits import too_large as too_large
+    from qbench.storage.source_digest import digest_arrays as digest_arrays
+    from qbench.storage.source_digest import digest_bytes as digest_bytes
+    from qbench.storage.source_digest import digest_code as digest_code
+    from qbench.storage.source_digest import digest_file as digest_file
+    from qbench.storage.source_digest import digest_plain as digest_plain
+    from qbench.storage.written_text import csv_text as csv_text
+    from qbench.storage.written_text import neutral_json as neutral_json
+    from qbench.storage.written_text import neutral_line as neutral_line
+    from qbench.storage.written_text import neutral_text as neutral_text
+    from qbench.storage.written_text import visible as visible
+else:
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -7,8 +7,6 @@ from qbench.lazy import open_on_use
 if TYPE_CHECKING:
     from qbench.subjects.assets import DebianPackage as DebianPackage
     from qbench.subjects.assets import Package as Package
-    from qbench.subjects.assets import Pinned as Pinned
-    from qbench.subjects.assets import Progress as Progress
     from qbench.subjects.assets import SourcePackage as SourcePackage
     from qbench.subjects.assets import fetch_package as fetch_package
     from qbench.subjects.assets import list_members as list_members
@@ -70,94 +68,4 @@ if TYPE_CHECKING:
     from qbench.subjects.tasks import runner_named as runner_named
     from qbench.subjects.tasks import tied_rows as tied_rows
 else:
-    __getattr__, __dir__, __all__ = open_on_use(
-        __name__,
-        {
-            "assets": (
-                "DebianPackage",
-                "Package",
-                "Pinned",
-                "Progress",
-                "SourcePackage",
-                "fetch_package",
-                "list_members",
-                "open_member",
-            ),
-            "catalogue": (
-                "Entry",
-                "SCIKIT_LEARN",
-                "dataset_catalogue",
-                "get_dataset",
-                "get_model",
-                "model_catalogue",
-                "needed_packages",
-            ),
-            "digits": ("digits_arrays",),
-            "embeddings": (
-                "NearestNeighbour",
-                "Verification",
-            ),
-            "operator_graphs": (
-                "GraphBuilder",
-                "bias_levels",
-                "constant_array",
-                "fed_levels",
-                "feeds_of_levels",
-                "operator_feeds",
-                "operator_graph",
-                "weight_levels",
-            ),
-            "model_files": (
-                "only_graph",
-                "read_graph",
-                "read_network",
-            ),
-            "operators": (
-                "OperandGrid",
-                "OperatorSubject",
-                "get_operator",
-                "list_operators",
-            ),
-            "pictures": (
-                "Channels",
-                "Crop",
-                "Interpolation",
-                "Layout",
-                "Picture",
-                "Pixels",
-                "decode_picture",
-            ),
-            "sequences": (
-                "Transduction",
-                "batches_by_length",
-            ),
-            "sources": (
-                "ReadyArray",
-                "dataset_from_text",
-                "read_arrays",
-            ),
-            "subject": (
-                "Array",
-                "BATCH",
-                "Dataset",
-                "Preprocess",
-                "RestoresAnswers",
-                "Runner",
-                "Samples",
-                "Task",
-                "ZooModel",
-                "prepare_samples",
-                "task_answers",
-            ),
-            "tasks": (
-                "Classification",
-                "GRAPH",
-                "WholeOutput",
-                "best_classes",
-                "finite_rows",
-                "forced_likelihoods",
-                "runner_named",
-                "tied_rows",
-            ),
-        },
-    )
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from qbench.suite.expansion import Shard as Shard
     from qbench.suite.expansion import expand as expand
     from qbench.suite.expansion import expand_pruned as expand_pruned
-    from qbench.suite.run_start import RunStart as RunStart
     from qbench.suite.run_start import describe_start as describe_start
     from qbench.suite.session import Bench as Bench
     from qbench.suite.session import JudgedCell as JudgedCell
@@ -42,70 +41,9 @@ if TYPE_CHECKING:
     from qbench.suite.stale import unneeded_entry_errors as unneeded_entry_errors
     from qbench.suite.suite_file import QUARANTINE_SUFFIX as QUARANTINE_SUFFIX
     from qbench.suite.suite_file import SUFFIX as SUFFIX
-    from qbench.suite.suite_file import CalibrationChoice as CalibrationChoice
     from qbench.suite.suite_file import ModelTable as ModelTable
     from qbench.suite.suite_file import Suite as Suite
     from qbench.suite.suite_file import SuiteTable as SuiteTable
     from qbench.suite.suite_file import load_suite as load_suite
 else:
-    __getattr__, __dir__, __all__ = open_on_use(
-        __name__,
-        {
-            "bisection": (
-                "Mark",
-                "Notes",
-                "PackageNotes",
-                "PackageTask",
-                "PackageTrial",
-                "Question",
-                "Task",
-                "Trial",
-                "ask",
-                "next_commit",
-                "open_notes",
-                "reopened",
-                "save_notes",
-                "suspects",
-                "try_commit",
-                "versions_between",
-            ),
-            "session": (
-                "Bench",
-                "JudgedCell",
-                "Settings",
-                "StoredBaselines",
-                "approve_run",
-                "make_subject",
-                "repeatable_cell",
-            ),
-            "catalogues": (
-                "Catalogues",
-                "gather",
-                "written_extensions",
-            ),
-            "expansion": (
-                "PlannedCell",
-                "Selection",
-                "Shard",
-                "expand",
-                "expand_pruned",
-            ),
-            "stale": (
-                "idle_rule_errors",
-                "unneeded_entry_errors",
-            ),
-            "run_start": (
-                "RunStart",
-                "describe_start",
-            ),
-            "suite_file": (
-                "CalibrationChoice",
-                "ModelTable",
-                "QUARANTINE_SUFFIX",
-                "SUFFIX",
-                "Suite",
-                "SuiteTable",
-                "load_suite",
-            ),
-        },
-    )
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

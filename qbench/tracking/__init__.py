@@ -1,171 +1,91 @@
 """What is stored of verdicts: baselines, accepted results, run files, history, comparison, trends."""
 
-from qbench.tracking.acceptance import (
-    Acceptance,
-    Accepting,
-    Refusal,
-    accept_measurements,
-    accept_reference,
-    demand_whole,
-    is_taken,
-)
-from qbench.tracking.alerts import (
-    ANNOTATIONS_FILE,
-    Alert,
-    Annotation,
-    Kind,
-    Regression,
-    Ruling,
-    State,
-    find_alerts,
-    group_alerts,
-    load_annotations,
-)
-from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
-from qbench.tracking.baseline_file import (
-    BaselineChange,
-    baseline_path,
-    changing_baseline,
-    find_baseline,
-    load_baseline,
-    save_baseline,
-)
-from qbench.tracking.calibrations import AcceptedRow, Scope, accepted_lines, parts_text
-from qbench.tracking.change_points import Level, find_change_points, find_levels
-from qbench.tracking.comparison import COMPARED_KEYS, CellChange, MetricChange, Relation, compare_runs
-from qbench.tracking.history import (
-    History,
-    Merge,
-    MetricRow,
-    RunWriter,
-    Wanted,
-    cell_frame,
-    gc_paused,
-    kept_keys,
-    merge_run_files,
-    metric_rows,
-    read_run,
-)
-from qbench.tracking.index import INDEX_FILE, HistoryIndex
-from qbench.tracking.record import (
-    FORMAT,
-    CellRecord,
-    GateRecord,
-    MetricRecord,
-    Run,
-    cell_of_line,
-    finding_line,
-    finding_of_line,
-    record_of_line,
-)
-from qbench.tracking.shards import (
-    in_commit_order,
-    joined_shards,
-    lacking_shares,
-    main_line,
-    measured_commit,
-    shard_groups,
-)
-from qbench.tracking.stale import StaleEntry, find_stale_entries, orphan_notes, prune_stale_entries, stale_entry_notes
-from qbench.tracking.store import FolderStore, HistoryStore, shown_path
-from qbench.tracking.trend import (
-    TREND_KEYS,
-    AcceptedLevel,
-    AcceptedLevels,
-    Point,
-    Series,
-    accepted_levels,
-    accepted_value,
-    cut_levels,
-    ordered_trends,
-    steps_between,
-    trend_series,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ANNOTATIONS_FILE",
-    "COMPARED_KEYS",
-    "FORMAT",
-    "INDEX_FILE",
-    "TREND_KEYS",
-    "Acceptance",
-    "AcceptedCell",
-    "AcceptedLevel",
-    "AcceptedLevels",
-    "AcceptedRow",
-    "Accepting",
-    "Alert",
-    "Annotation",
-    "Baseline",
-    "BaselineChange",
-    "CellChange",
-    "CellRecord",
-    "FolderStore",
-    "GateRecord",
-    "History",
-    "HistoryIndex",
-    "HistoryStore",
-    "Kind",
-    "Level",
-    "Merge",
-    "MetricChange",
-    "MetricRecord",
-    "MetricRow",
-    "Point",
-    "Refusal",
-    "Regression",
-    "Relation",
-    "Ruling",
-    "Run",
-    "RunWriter",
-    "Scope",
-    "Series",
-    "StaleEntry",
-    "State",
-    "StoredData",
-    "Wanted",
-    "accept_measurements",
-    "accept_reference",
-    "accepted_levels",
-    "accepted_lines",
-    "accepted_value",
-    "baseline_path",
-    "cell_frame",
-    "cell_of_line",
-    "changing_baseline",
-    "compare_runs",
-    "cut_levels",
-    "demand_whole",
-    "find_alerts",
-    "find_baseline",
-    "find_change_points",
-    "find_levels",
-    "find_stale_entries",
-    "finding_line",
-    "finding_of_line",
-    "gc_paused",
-    "group_alerts",
-    "in_commit_order",
-    "is_taken",
-    "joined_shards",
-    "kept_keys",
-    "lacking_shares",
-    "load_annotations",
-    "load_baseline",
-    "main_line",
-    "measured_commit",
-    "merge_run_files",
-    "metric_rows",
-    "ordered_trends",
-    "orphan_notes",
-    "parts_text",
-    "prune_stale_entries",
-    "read_run",
-    "record_of_line",
-    "save_baseline",
-    "shard_groups",
-    "shown_path",
-    "stale_entry_notes",
-    "steps_between",
-    "trend_series",
-]
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.tracking.acceptance import Acceptance as Acceptance
+    from qbench.tracking.acceptance import Accepting as Accepting
+    from qbench.tracking.acceptance import accept_measurements as accept_measurements
+    from qbench.tracking.acceptance import accept_reference as accept_reference
+    from qbench.tracking.acceptance import demand_whole as demand_whole
+    from qbench.tracking.acceptance import is_taken as is_taken
+    from qbench.tracking.alerts import ANNOTATIONS_FILE as ANNOTATIONS_FILE
+    from qbench.tracking.alerts import Alert as Alert
+    from qbench.tracking.alerts import Annotation as Annotation
+    from qbench.tracking.alerts import Kind as Kind
+    from qbench.tracking.alerts import Regression as Regression
+    from qbench.tracking.alerts import Ruling as Ruling
+    from qbench.tracking.alerts import State as State
+    from qbench.tracking.alerts import find_alerts as find_alerts
+    from qbench.tracking.alerts import group_alerts as group_alerts
+    from qbench.tracking.alerts import load_annotations as load_annotations
+    from qbench.tracking.baseline import AcceptedCell as AcceptedCell
+    from qbench.tracking.baseline import Baseline as Baseline
+    from qbench.tracking.baseline import StoredData as StoredData
+    from qbench.tracking.baseline_file import BaselineChange as BaselineChange
+    from qbench.tracking.baseline_file import baseline_path as baseline_path
+    from qbench.tracking.baseline_file import changing_baseline as changing_baseline
+    from qbench.tracking.baseline_file import find_baseline as find_baseline
+    from qbench.tracking.baseline_file import load_baseline as load_baseline
+    from qbench.tracking.baseline_file import save_baseline as save_baseline
+    from qbench.tracking.calibrations import AcceptedRow as AcceptedRow
+    from qbench.tracking.calibrations import Scope as Scope
+    from qbench.tracking.calibrations import accepted_lines as accepted_lines
+    from qbench.tracking.calibrations import parts_text as parts_text
+    from qbench.tracking.change_points import Level as Level
+    from qbench.tracking.change_points import find_change_points as find_change_points
+    from qbench.tracking.change_points import find_levels as find_levels
+    from qbench.tracking.comparison import COMPARED_KEYS as COMPARED_KEYS
+    from qbench.tracking.comparison import CellChange as CellChange
+    from qbench.tracking.comparison import MetricChange as MetricChange
+    from qbench.tracking.comparison import Relation as Relation
+    from qbench.tracking.comparison import compare_runs as compare_runs
+    from qbench.tracking.history import History as History
+    from qbench.tracking.history import MetricRow as MetricRow
+    from qbench.tracking.history import RunWriter as RunWriter
+    from qbench.tracking.history import Wanted as Wanted
+    from qbench.tracking.history import cell_frame as cell_frame
+    from qbench.tracking.history import gc_paused as gc_paused
+    from qbench.tracking.history import kept_keys as kept_keys
+    from qbench.tracking.history import merge_run_files as merge_run_files
+    from qbench.tracking.history import metric_rows as metric_rows
+    from qbench.tracking.history import read_run as read_run
+    from qbench.tracking.index import INDEX_FILE as INDEX_FILE
+    from qbench.tracking.index import HistoryIndex as HistoryIndex
+    from qbench.tracking.record import FORMAT as FORMAT
+    from qbench.tracking.record import CellRecord as CellRecord
+    from qbench.tracking.record import GateRecord as GateRecord
+    from qbench.tracking.record import MetricRecord as MetricRecord
+    from qbench.tracking.record import Run as Run
+    from qbench.tracking.record import cell_of_line as cell_of_line
+    from qbench.tracking.record import finding_line as finding_line
+    from qbench.tracking.record import finding_of_line as finding_of_line
+    from qbench.tracking.record import record_of_line as record_of_line
+    from qbench.tracking.shards import in_commit_order as in_commit_order
+    from qbench.tracking.shards import joined_shards as joined_shards
+    from qbench.tracking.shards import lacking_shares as lacking_shares
+    from qbench.tracking.shards import main_line as main_line
+    from qbench.tracking.shards import measured_commit as measured_commit
+    from qbench.tracking.shards import shard_groups as shard_groups
+    from qbench.tracking.stale import StaleEntry as StaleEntry
+    from qbench.tracking.stale import find_stale_entries as find_stale_entries
+    from qbench.tracking.stale import orphan_notes as orphan_notes
+    from qbench.tracking.stale import prune_stale_entries as prune_stale_entries
+    from qbench.tracking.stale import stale_entry_notes as stale_entry_notes
+    from qbench.tracking.store import FolderStore as FolderStore
+    from qbench.tracking.store import HistoryStore as HistoryStore
+    from qbench.tracking.trend import TREND_KEYS as TREND_KEYS
+    from qbench.tracking.trend import AcceptedLevel as AcceptedLevel
+    from qbench.tracking.trend import AcceptedLevels as AcceptedLevels
+    from qbench.tracking.trend import Point as Point
+    from qbench.tracking.trend import Series as Series
+    from qbench.tracking.trend import accepted_levels as accepted_levels
+    from qbench.tracking.trend import accepted_value as accepted_value
+    from qbench.tracking.trend import cut_levels as cut_levels
+    from qbench.tracking.trend import ordered_trends as ordered_trends
+    from qbench.tracking.trend import steps_between as steps_between
+    from qbench.tracking.trend import trend_series as trend_series
+else:
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

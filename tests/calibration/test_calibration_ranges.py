@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from qbench.calibration import Distribution, Statistics, get_range_method
-from qbench.calibration.ranges import FewBinsWarning, MinMax, RangeMethod, catalogue
+from qbench.calibration.ranges import FewBinsWarning, MinMax, RangeMethod, range_method_catalogue
 from qbench.errors import InputError
 from qbench.extension import Extension
 from qbench.numerics import GridKind, Interval, QType
@@ -27,7 +27,7 @@ KINDS = [
     GridKind(QType.parse("int8"), "symmetric", scale_kind="pow2"),
     GridKind(QType.parse("uint4"), "asymmetric", scale_kind="pow2_nearest"),
 ]
-NAMES = catalogue().names()
+NAMES = range_method_catalogue().names()
 
 
 QUICK = {"fixed": "fixed(-1.5, 2.5)", "tvm_kl": "tvm_kl(601)", "glow_kl": "glow_kl(300)", "tqt_klj": "tqt_klj(300)"}
@@ -156,7 +156,7 @@ def test_an_extension_gives_a_value_or_a_maker() -> None:
     with pytest.raises(InputError, match="'x' makes a int of it; expected a range method"):
         get_range_method("wrong", [theirs])
     with pytest.raises(InputError, match="one owner per name"):
-        catalogue([Extension(name="y", range_methods={"mse": TheirMethod})])
+        range_method_catalogue([Extension(name="y", range_methods={"mse": TheirMethod})])
 
 
 def distributions() -> dict[str, Distribution]:
@@ -283,7 +283,7 @@ def test_the_document_lists_the_methods_with_their_settings_and_defaults() -> No
     rows = re.findall(r"^\| `([a-z0-9_]+)(?:\(([^)]*)\))?` \| ([^|]*) \|", DOCUMENT.read_text("utf8"), re.MULTILINE)
     assert sorted(name for name, _, _ in rows) == list(NAMES)
     for name, settings_named, defaults in rows:
-        made = catalogue().get(name)
+        made = range_method_catalogue().get(name)
         parameters = inspect.signature(made).parameters  # type: ignore[arg-type]
         assert [*filter(None, settings_named.split(", "))] == list(parameters), name
         known = [p.default for p in parameters.values() if p.default is not inspect.Parameter.empty]

@@ -13,7 +13,11 @@ def parlour(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "__init__.py").write_text(
         "from qbench.lazy import open_on_use\n"
-        "__getattr__, __dir__, __all__ = open_on_use(__name__, {'chairs': ('sit', 'stand'), 'lamps': ('light',)})\n"
+        "if TYPE_CHECKING := False:\n"
+        "    from parlour.chairs import sit as sit\n"
+        "    from parlour.chairs import stand as stand\n"
+        "    from parlour.lamps import light as light\n"
+        "__getattr__, __dir__, __all__ = open_on_use(__name__, __file__)\n"
     )
     (folder / "chairs.py").write_text("sit, stand = object(), object()\n")
     (folder / "lamps.py").write_text("raise RuntimeError('too early')\n")

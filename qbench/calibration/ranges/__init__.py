@@ -1,7 +1,14 @@
 """Statistics → the range that a grid is to represent, one method a file."""
 
-from qbench.calibration.ranges.method import FewBinsWarning, RangeMethod
-from qbench.calibration.ranges.minmax import MinMax
-from qbench.calibration.ranges.registry import catalogue, get_range_method
+from typing import TYPE_CHECKING
 
-__all__ = ["FewBinsWarning", "MinMax", "RangeMethod", "catalogue", "get_range_method"]
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.calibration.ranges.method import FewBinsWarning as FewBinsWarning
+    from qbench.calibration.ranges.method import RangeMethod as RangeMethod
+    from qbench.calibration.ranges.minmax import MinMax as MinMax
+    from qbench.calibration.ranges.registry import get_range_method as get_range_method
+    from qbench.calibration.ranges.registry import range_method_catalogue as range_method_catalogue
+else:
+    __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

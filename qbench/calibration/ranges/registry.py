@@ -38,7 +38,7 @@ _OWN: dict[str, Callable[..., RangeMethod]] = {
 }
 
 
-def catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[RangeMethod | Callable[..., RangeMethod]]:
+def range_method_catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[RangeMethod | Callable[..., RangeMethod]]:
     """Name → a method, or what makes one from its settings; our own and those of ``extensions``."""
     table = {name: _given(maker) for name, maker in _OWN.items()}
     own: Catalogue[RangeMethod | Callable[..., RangeMethod]] = Catalogue("range_method", table)
@@ -60,7 +60,7 @@ def get_range_method(text: str, extensions: Iterable[Extension] | None = None) -
             expected="as in 'minmax' or 'percentile(99.9)'",
             remedy="Spell it like this.",
         )
-    known = catalogue(installed_extensions() if extensions is None else extensions)
+    known = range_method_catalogue(installed_extensions() if extensions is None else extensions)
     made = known.get(match[1], doing=doing)
     positional, named = _settings(doing, match[2] or "")
     if isinstance(made, RangeMethod) and not isinstance(made, type):
