@@ -9,7 +9,7 @@ from reporting_histories import make_cell, make_run
 from qbench.reporting import annotations, build_report, html_pages, markdown_text, remember, step_summary
 from qbench.reporting.github import GROUPS
 from qbench.reporting.markdown import ROWS_SHOWN
-from qbench.reporting.report import alert_rows
+from qbench.reporting.report import TITLES, alert_rows
 from qbench.tracking import Annotation, Ruling
 
 NIGHTS, STEP = 20, 10
@@ -72,7 +72,7 @@ def test_a_summary_tells_the_alerts_before_its_long_tables():
     text = markdown_text([reported(runs, ruling(runs[STEP + 1]))])
     section = text.partition("## Alerts")[2].partition("## ")[0]
     assert text.index("## Alerts") < text.index("## Matrix")
-    assert "the worst first; 1 of 2 new." in section
+    assert "1 of 2 new" in section
     rows = [row.split("|")[1:-1] for row in section.splitlines() if "::" in row]
     assert [row[0].strip() for row in rows] == ["✗ **detected**", "acknowledged"]
     assert rows[0][1].strip() == f"step at {runs[STEP].commit[:9]}"
@@ -86,7 +86,7 @@ def test_a_summary_that_is_cut_keeps_the_worst_alert():
     text = step_summary([report], 4_000)
     assert len(text.encode()) <= 4_000
     assert "**−0.50 pp**" in text
-    assert "The rest does not fit" in text
+    assert "does not fit" in text
 
 
 def test_rows_beyond_the_limit_are_counted():
@@ -103,7 +103,7 @@ def test_new_alerts_are_errors_behind_the_red_cells_and_within_the_limit():
     commands = annotations([report])
     titles = [re.search("title=(.*?)::", command)[1].replace("%3A", ":") for command in commands]
     assert titles == [
-        "nightly: Loses more against fp32 than its tolerance allows (1 cell)",
+        f"nightly: {TITLES['loss']} (1 cell)",
         f"nightly: step at {runs[STEP + 1].commit[:9]} (1 series worse)",
         f"nightly: step at {runs[STEP].commit[:9]} (1 series worse)",
     ]

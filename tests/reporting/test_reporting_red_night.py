@@ -1,6 +1,7 @@
 """What the terminal says after a red night: causes apart, worst first, where rules stand, what samples cannot tell."""
 
 import dataclasses
+import re
 
 import pytest
 from reporting_histories import make_cell, make_run
@@ -28,18 +29,16 @@ def test_entries_past_their_date_stand_apart_from_those_without_need_and_the_wor
         make_cell("m", "ort-cpu", "s5", 0.0) | {"outcome": "missing"},
         make_cell("m", "ort-cpu", "s6", 0.0) | {"outcome": "drifted", "headline": "improved: predictions changed"},
     ]
-    lines = lines_of(cells)
-    titles = [line for line in lines if line.endswith(("cell)", "cells)"))]
-    assert titles == [
-        "◆ Fails, and the date of its quarantine entry has passed (2 cells)",
-        "≠ Differs from its accepted result (1 cell)",
-        "? Has no baseline yet (1 cell)",
-        "≠ Is better than its accepted result, by more than the tolerance (1 cell)",
-        "◆ No longer fails, though a quarantine entry lists it as known bad (1 cell)",
+    causes = build_report([make_run(cells)]).causes
+    assert [(cause.name, [cell.key.schema for cell in cause.cells]) for cause in causes] == [
+        ("expired", ["s3", "s2"]),
+        ("drifted", ["s4"]),
+        ("missing", ["s5"]),
+        ("improved", ["s6"]),
+        ("fixed", ["s1"]),
     ]
-    text = "\n".join(lines)
+    text = "\n".join(lines_of(cells))
     assert text.index("m::ort-cpu+s3") < text.index("m::ort-cpu+s2") < text.index("m::ort-cpu+s1")
-    assert "2 with an expired quarantine entry" in " ".join(lines[-2:])
 
 
 @pytest.mark.parametrize(
@@ -77,17 +76,13 @@ def undecided(schema):
 @pytest.mark.parametrize("width", [80, 140])
 def test_cells_that_their_sample_cannot_tell_of_are_named_with_how_many_it_would_need(width):
     lines = lines_of([make_cell("m", "ort-cpu", "fp32", 0.0), undecided("s1"), undecided("s2")], width)
-    start = lines.index("≈ Too few samples to decide whether it loses more than allowed (2 cells)")
+    start = next(place for place, line in enumerate(lines) if line.startswith("≈") and line.endswith("(2 cells)"))
     told = " ".join(" ".join(lines[start:]).split())
     assert "m::ort-cpu+s1 m::ort-cpu+s2 top1 80.00 % → 79.70 %" in told
     assert told.count("this margin needs 5555") == 1
-    assert "set in nightly.qbench.toml: [suite] decision" in told
-    assert (
-        'next: pytest "suites/nightly.qbench.toml::m::ort-cpu+s1" "suites/nightly.qbench.toml::m::ort-cpu+s2" '
-        "again when the suite gives its model that many"
-    ) in told
     command = next(line for line in lines if line.startswith("  next: "))
-    assert command.endswith('+s2"')
+    node = "suites/nightly.qbench.toml::m::ort-cpu"
+    assert command.split() == ["next:", "pytest", f'"{node}+s1"', f'"{node}+s2"']
 
 
 def test_what_a_cell_says_is_not_said_again_as_its_next_step():
@@ -101,16 +96,17 @@ def test_a_part_of_a_suite_promises_the_others_only_where_they_are_shown():
     whole = make_run([make_cell("m", "ort-cpu", schema, 0.0) for schema in ("s1", "s2")], 0)
     part = make_run([make_cell("m", "ort-cpu", "s1", 0.0)], 1, whole=False)
     part = dataclasses.replace(part, header={**part.header, "planned": 2, "selected": 1})
-    assert build_report([part]).notices == ("1 of the 2 cells of the suite was selected.",)
-    assert build_report([whole, part]).notices == (
-        "1 of the 2 cells of the suite was selected; the others are shown with their last known result.",
-    )
+    (alone,), (both,) = build_report([part]).notices, build_report([whole, part]).notices
+    assert alone.startswith("1 of the 2 cells ")
+    assert both.startswith(alone.rstrip("."))
+    assert both != alone
 
 
 def test_a_run_over_few_samples_is_no_part_of_the_suite():
     run = make_run([make_cell("m", "ort-cpu", "s1", 0.0)], whole=False)
     run = dataclasses.replace(run, header={**run.header, "planned": 1, "selected": 1, "limited": 40})
-    assert build_report([run]).notices == ("At most 40 samples of each data set were scored.",)
+    (notice,) = build_report([run]).notices
+    assert "40 samples" in notice
 
 
 def test_a_margin_under_one_sample_is_told_once():
@@ -121,11 +117,15 @@ def test_a_margin_under_one_sample_is_told_once():
             cell["gates"] = [cell["gates"][0] | {"state": "shown", "limit": None, "rule": "tolerance 0.05 % (suite s)"}]
             cells.append(cell)
     report = build_report([make_run(cells)])
-    assert coarse_notices(report.cells) == (
-        "one sample of 1,000 is 0.1 %, more than tolerance 0.05 % (suite s) admits: top1 does not gate in 4 cells "
-        "(m1, m2), as no greater loss is proven; more samples or a wider tolerance would gate it as intended.",
-    )
-    assert report.notices == coarse_notices(report.cells)
+    (notice,) = coarse_notices(report.cells)
+    assert re.findall(r"[\d.,]+ %|[\d,]+ cells|\(.*?\)", notice) == [
+        "0.1 %",
+        "0.05 %",
+        "(suite s)",
+        "4 cells",
+        "(m1, m2)",
+    ]
+    assert report.notices == (notice,)
     assert coarse_notices(build_report([make_run([make_cell("m", "ort-cpu", "s1", 0.0)])]).cells) == ()
 
 
@@ -135,7 +135,7 @@ def test_one_of_one_is_a_hundred_per_cent():
     for counts in cell["metrics"].values():
         counts |= {"n": 1, "out_of": 1, "hits": 1, "reference_hits": 1, "losses": 0, "gains": 0}
     (notice,) = coarse_notices(build_report([make_run([cell])]).cells)
-    assert notice.startswith("one sample of 1 is 100 %, more than")
+    assert notice.startswith("one sample of 1 is 100 %,")
 
 
 def test_two_metrics_that_do_not_gate_are_several():
@@ -144,7 +144,8 @@ def test_two_metrics_that_do_not_gate_are_several():
     cell["metrics"]["top5"] = cell["metrics"]["top1"]
     cell["gates"] = [gate, gate | {"metric": "top5"}]
     (notice,) = coarse_notices(build_report([make_run([cell])]).cells)
-    assert "top1 and top5 do not gate in 1 cell (m)" in notice
+    assert "top1 and top5 do " in notice
+    assert "1 cell (m)" in notice
 
 
 def test_a_margin_under_one_error_is_red_at_any():
@@ -152,7 +153,6 @@ def test_a_margin_under_one_error_is_red_at_any():
     reference = cell["metrics"]["phoneme_error_rate"]["reference_hits"] / 12_000
     cell["gates"] = [cell["gates"][0] | {"limit": reference + 0.00005, "rule": "tolerance 0.06 % (suite s)"}]
     (notice,) = coarse_notices(build_report([make_run([cell])]).cells)
-    assert notice.startswith(
-        "one count of 12,000 is 0.0083 %, more than tolerance 0.06 % (suite s) admits: phoneme_error_"
-    )
-    assert "is red at any single loss in 1 cell (g2p_gru)" in notice
+    assert notice.startswith("one count of 12,000 is 0.0083 %,")
+    assert "tolerance 0.06 % (suite s)" in notice
+    assert "is red at any single loss" in notice

@@ -18,10 +18,9 @@ def test_the_surest_first_and_adjusted_for_the_others():
     found, tests = significant_losses(cells)
     assert tests == 20
     assert [one.key.schema for one, _ in found] == ["s2"]  # 6 to 0 is p = 0.008, and 0.08 among twenty
-    assert significance_notice(cells) == (
-        "1 of the 20 cells scored against labels loses more samples than chance explains "
-        "(Benjamini-Hochberg 5 %, for information): m1::ort-cpu+s2."
-    )
+    notice = significance_notice(cells)
+    assert notice.startswith("1 of the 20 cells ")
+    assert notice.endswith(": m1::ort-cpu+s2.")
     alone, _ = significant_losses(cells[:2])
     assert {one.key.schema for one, _ in alone} == {"s1", "s2"}
 

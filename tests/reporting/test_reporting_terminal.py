@@ -4,6 +4,7 @@ import pytest
 from reporting_histories import MODELS, SCHEMAS, edge_histories, make_cell, make_run, nightly_history
 
 from qbench.reporting import PYTEST_MARKUP, RICH_STYLES, build_report, styled_lines, summary_lines, summary_text
+from qbench.reporting.report import TITLES
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +29,9 @@ def test_lines_fit_except_commands_which_are_whole(report, width):
 
 def test_the_reds_are_named_with_numbers_rule_age_and_next(report):
     text = "\n".join(summary_lines(report, 120))
-    worst = text.index("Could not be measured"), text.index("Loses more against fp32"), text.index("Has no baseline")
-    assert list(worst) == sorted(worst)
-    assert "top1 74.10 % → 72.60 % (−1.50 pp), may lose 0.37 pp, 18 losses, 3 gains" in text
+    worst = [text.index(TITLES[name]) for name in ("error", "loss", "missing")]
+    assert worst == sorted(worst)
+    assert "74.10 % → 72.60 % (−1.50 pp), may lose 0.37 pp, 18 losses, 3 gains" in text
     assert "red for 13 runs" in text
     assert "rule: tolerance 0.5 % (suite nightly)" in text
     assert "next: qbench localize mobilenet_v2 --backend ort-cpu --schema w8a8_sym_pc_pow2" in text
@@ -66,7 +67,7 @@ def test_every_edge_case_is_drawn(name, width):
 
 
 def test_a_fault_of_ours_becomes_a_line():
-    assert summary_lines(object())[0].startswith("qbench: the summary could not be drawn")  # type: ignore[arg-type]
+    assert "could not be drawn" in summary_lines(object())[0]  # type: ignore[arg-type]
 
 
 def test_every_tone_is_known_to_both_doors(report):
