@@ -13,11 +13,12 @@ import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Executor, Feeds, in_slices
 from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_values
-from qbench.evaluation.subject import Subject, read_given, refuse_quantized
-from qbench.graph import Capabilities, declare_dims, declared_dims, graph_digest, node_macs, own_copy
+from qbench.errors import InputError
+from qbench.evaluation.subject import Subject, read_given
+from qbench.graph import Capabilities, declare_dims, declared_dims, form_of, graph_digest, node_macs, own_copy
 from qbench.metrics import Answers, Likelihoods, OutputKind, Outputs, restored_answers
 from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
-from qbench.quantization import Plan, Ranges, Schema, correct_biases, insert_qdq, make_plan
+from qbench.quantization import Plan, Ranges, Schema, correct_biases, insert_qdq, is_quantized, make_plan
 from qbench.storage import Cache, TooLargeError, current_limits, digest_code, digest_plain, read_archive, too_large
 from qbench.subjects import Dataset, Samples, Task, forced_likelihoods, prepare_samples, task_answers
 
@@ -222,7 +223,14 @@ class SubjectArtifacts:
         Raises:
             InputError: one is quantized already.
         """
-        refuse_quantized(self.subject.model.id, self.graphs)
+        for graph in self.graphs.values():
+            if is_quantized(graph):
+                raise InputError(
+                    f"Taking '{self.subject.model.id}' for a float model",
+                    found=f"a model that is quantized already ({form_of(graph).value})",
+                    expected="a float one: its answers are the reference, and schemas are planned on it",
+                    remedy="Name its fp32 partner: fp32 = \"…\" in a suite, --fp32 at 'qbench eval'.",
+                )
 
     @cached_property
     def given(self) -> Quantized:

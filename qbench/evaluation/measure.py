@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from qbench.backends import Backend, Executor, HasRuleDigests, get_backend, versions_of
+from qbench.backends import Backend, HasRuleDigests, get_backend, versions_of
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, prepare_runners
 from qbench.evaluation.request import Comparator, Request
@@ -13,11 +13,11 @@ from qbench.evaluation.subject import MetricUse, Subject
 from qbench.evaluation.versus_backend import BackendComparison
 from qbench.graph import Form, values_by_name
 from qbench.host import processor_class
-from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement, RewriteNote
+from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement
 from qbench.metrics import Answers, Score, packed_answers, score
 from qbench.quantization import Schema, get_schema
 from qbench.storage import Cache
-from qbench.subjects import Samples, task_answers
+from qbench.subjects import task_answers
 
 FLOAT_BACKEND = "ort-cpu"
 """Runs the float model next to a backend that runs none."""
@@ -108,26 +108,37 @@ def measure_request(request: Request) -> Measurement:
     for runs in (backend, *(() if request.comparator is None else (request.comparator.backend,))):
         _refuse_slow(subject, runs, shared.macs)
     started = timer()
-    written = _quantized(request)
-    quantized, rewritten = _rewritten(request, written)
+    quantized, rewritten = None, None
+    if request.cell.is_given:
+        quantized = shared.given
+    elif schema is not None:
+        quantized = shared.quantized(schema, backend.capabilities)
+    if quantized is not None and request.rewriting is not None:
+        done = rewrite_quantized(quantized, request.rewriting)
+        quantized, rewritten = done.quantized, rewrite_note(done, shared, backend, threads=request.threads)
     graphs = shared.graphs if quantized is None else quantized.models
     with ExitStack() as stack:
         runners = prepare_runners(backend, graphs, stack, threads=request.threads)
         samples = {name: shared.samples(dataset) for name, dataset in subject.data.items()}
         prepared = timer()
         comparison = None if request.comparator is None else BackendComparison(request, graphs, stack)
-        answers = {name: _answered(subject, runners, data, comparison) for name, data in samples.items()}
+        if comparison is None:
+            answers = {name: task.answer(runners, data) for name, data in samples.items()}
+        else:
+            pairs = comparison.paired(runners)
+            answers = {name: task.answer(pairs, comparison.noted(data)) for name, data in samples.items()}
         compared = None if comparison is None else comparison.finished()
         finished = timer()
         answers = {name: shared.with_likelihoods(given, runners, subject.data[name]) for name, given in answers.items()}
     changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
     today = _of_today(request, reference)
+    of_rules = backend.digests if isinstance(backend, HasRuleDigests) else {}
     pipeline = {} if request.rewriting is None else {"pipeline": request.rewriting.digest}
     return Measurement(
         cell=request.cell,
         environment=request.environment,
         scores=tuple(_score(request, use, answers[use.data], today[use.data]) for use in subject.metrics),
-        digests=_digests(shared, quantized, answers, reference) | dict(_rules(backend)) | pipeline,
+        digests=_digests(shared, quantized, answers, reference) | dict(of_rules) | pipeline,
         changed={name: ids[:LISTED] for name, ids in changed.items()},
         changed_count={name: len(ids) for name, ids in changed.items()},
         ties={name: given.ties for name, given in answers.items()},
@@ -155,15 +166,6 @@ def _refuse_slow(subject: Subject, backend: Backend, macs: int) -> None:
         )
 
 
-def _answered(
-    subject: Subject, runners: Mapping[str, Executor], samples: Samples, comparison: BackendComparison | None
-) -> Answers:
-    task = subject.model.task
-    if comparison is None:
-        return task.answer(runners, samples)
-    return task.answer(comparison.paired(runners), comparison.noted(samples))
-
-
 def _seconds(
     started: float, prepared: float, finished: float, comparison: BackendComparison | None
 ) -> dict[str, float]:
@@ -175,32 +177,21 @@ def _seconds(
     return seconds | {"inference": round(finished - prepared - other, 3), "compared": round(other, 3)}
 
 
-def _quantized(request: Request) -> Quantized | None:
-    """The graphs that the cell runs, None for the float ones."""
-    if request.cell.is_given:
-        return request.shared.given
-    return None if request.schema is None else request.shared.quantized(request.schema, request.backend.capabilities)
-
-
-def _rewritten(request: Request, written: Quantized | None) -> tuple[Quantized | None, RewriteNote | None]:
-    """The graphs after the request's passes, and what these did."""
-    if written is None or request.rewriting is None:
-        return written, None
-    graphs = rewrite_quantized(written, request.rewriting)
-    return graphs.quantized, rewrite_note(graphs, request.shared, request.backend, threads=request.threads)
-
-
 def _of_today(request: Request, reference: Mapping[str, Answers]) -> Mapping[str, Answers]:
     """``reference``, with what only a run has where a metric counts that: today's outputs, ties and likelihoods."""
     asked = {use.data for use in request.shared.subject.metrics if use.metric.of_run}
     if not asked:
         return reference
     run = request.shared.reference()
-    return {**reference, **{name: _of_run(reference[name], run[name]) for name in asked}}
-
-
-def _of_run(stored: Answers, run: Answers) -> Answers:
-    return stored.with_run(outputs=run.outputs, tied=run.tied, likelihoods=run.likelihoods)
+    return {
+        **reference,
+        **{
+            name: reference[name].with_run(
+                outputs=run[name].outputs, tied=run[name].tied, likelihoods=run[name].likelihoods
+            )
+            for name in asked
+        },
+    }
 
 
 def _score(request: Request, use: MetricUse, answers: Answers, reference: Answers) -> Score:
@@ -229,11 +220,6 @@ def _digests(
         digests["quantized"] = quantized.digest
     digests |= {f"predictions:{name}": given.digest for name, given in answers.items()}
     return digests | {f"reference:{name}": reference[name].digest for name in answers}
-
-
-def _rules(backend: Backend) -> Mapping[str, str]:
-    """The digests of what ``backend`` counts by, where that is data."""
-    return backend.digests if isinstance(backend, HasRuleDigests) else {}
 
 
 def _changed(ids: tuple[str, ...], answers: Answers, reference: Answers) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from qbench.errors import InputError
 from qbench.graph import Form, form_of
 from qbench.metrics import Answers, Likelihoods, Metric, get_metric
-from qbench.quantization import Plan, is_quantized, read_plan
+from qbench.quantization import Plan, read_plan
 from qbench.subjects import (
     Dataset,
     Preprocess,
@@ -24,7 +24,7 @@ from qbench.subjects import (
 # Models that came quantized: the same way in and out as their float partner, read into plans, never rewritten.
 
 
-def refuse_other_road(given: ZooModel, partner: ZooModel) -> None:
+def refuse_other_interface(given: ZooModel, partner: ZooModel) -> None:
     """Check that samples enter and answers leave ``given`` as they do its float ``partner``.
 
     Raises:
@@ -69,22 +69,6 @@ def read_given(
     return models, {name: read_plan(model) for name, model in models.items()}
 
 
-def refuse_quantized(model: str, graphs: Mapping[str, ir.Model]) -> None:
-    """Check that ``graphs`` of ``model`` can be an fp32 reference.
-
-    Raises:
-        InputError: a graph is quantized already.
-    """
-    for graph in graphs.values():
-        if is_quantized(graph):
-            raise InputError(
-                f"Taking '{model}' for a float model",
-                found=f"a model that is quantized already ({form_of(graph).value})",
-                expected="a float one: its answers are the reference, and schemas are planned on it",
-                remedy="Name its fp32 partner: fp32 = \"…\" in a suite, --fp32 at 'qbench eval'.",
-            )
-
-
 # A model with the data and the metrics that it is judged by.
 
 
@@ -119,7 +103,7 @@ class Subject:
 
     def __post_init__(self) -> None:
         if self.given is not None:
-            refuse_other_road(self.given, self.model)
+            refuse_other_interface(self.given, self.model)
         for dataset in self.data.values():
             refuse_overlap(self.model.id, self.calibration, dataset)
         for use in self.metrics:

@@ -284,11 +284,6 @@ def samples_by_spread(spread: float, n: int, margin: float) -> int | None:
     return None if margin <= 0 else max(1, math.ceil(n * ((_ONE_SIDED + _POWER) * spread / margin) ** 2))
 
 
-def deciding_by_spread(spread: float, drop: float, margin: float, n: int) -> int | None:
-    """``samples_deciding`` of a metric whose estimate from ``n`` samples has a standard error of ``spread``."""
-    return samples_deciding(n * spread * spread, drop, margin, n)
-
-
 def spread_of(low: float, high: float) -> float:
     """The standard error of an estimate whose 90 % interval is ``low`` to ``high``."""
     return (high - low) / (2 * _ONE_SIDED)
@@ -401,7 +396,9 @@ def _by_resamples(score: Score, interval: tuple[float, float], margin: float) ->
         midp=None,
         detectable=detectable_by_spread(spread),
         needed=samples_by_spread(spread, score.n, margin),
-        deciding=deciding_by_spread(spread, score.drop / score.out_of, margin, score.n) if is_open else None,
+        deciding=samples_deciding(score.n * spread * spread, score.drop / score.out_of, margin, score.n)
+        if is_open
+        else None,
     )
 
 

@@ -1,7 +1,7 @@
 """The state of an item that measures a cell, what its reports carry of it, and which collected cells run."""
 
 import os
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,25 +36,18 @@ class SuiteFacts:
     @property
     def plain(self) -> dict[str, Any]:
         """The facts as plain values for a report."""
-        return {
-            "suite": self.suite,
-            "node": self.node,
-            "planned": self.planned,
-            "selected": self.selected,
-            "file": str(self.file),
-            "equivalents": self.equivalents,
-        }
+        return {**asdict(self), "file": str(self.file)}
 
 
 @dataclass(slots=True)
 class ItemState:
-    """Of one item: the facts of its suite, whether it is a cell of the suite file, its record and its finding."""
+    """Of one item: the facts of its suite, whether it is a cell of the suite file, its lines of the run file."""
 
     facts: SuiteFacts
     is_cell: bool
     location: tuple[str, int]
-    record: dict[str, Any] | None = field(default=None)
-    finding: dict[str, Any] | None = field(default=None)
+    line: dict[str, Any] | None = None
+    finding: dict[str, Any] | None = None
 
 
 ITEM_STATE = pytest.StashKey[ItemState]()
@@ -76,14 +69,14 @@ def collected_suites(config: pytest.Config) -> tuple[SuiteFacts, ...]:
 
 
 def attach(report: pytest.TestReport, state: ItemState) -> None:
-    """Attach suite, record and finding to ``report``; xdist transports plain attributes.
+    """Attach suite, line and finding to ``report``; xdist transports plain attributes.
 
     A skip is shown at the line of the cell, not at the line of the plugin that raised it.
     """
     facts = state.facts.plain | {"is_cell": state.is_cell}
     setattr(report, "qbench_suite", facts)  # noqa: B010 - reports are open to attributes, their type is not
-    if report.when == "call" and state.record is not None:
-        setattr(report, "qbench", state.record)  # noqa: B010
+    if report.when == "call" and state.line is not None:
+        setattr(report, "qbench", state.line)  # noqa: B010
     if report.when == "call" and state.finding is not None:
         setattr(report, "qbench_finding", state.finding)  # noqa: B010
     if isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).parent == Path(__file__).parent:

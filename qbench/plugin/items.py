@@ -1,4 +1,4 @@
-"""One cell as a pytest item: measure and judge it, store its record, localize it when red."""
+"""One cell as a pytest item: measure and judge it, keep its line for the run file, localize it when red."""
 
 import time
 from collections.abc import Mapping
@@ -44,22 +44,10 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Measure, judge, and raise the pytest outcome."""
-        from qbench.judging import Outcome
-        from qbench.suite import JudgedCell
-
-        state = self.stash[ITEM_STATE]
-        try:
-            judged = self._opened.bench.run(self.planned)
-        except Exception as error:
-            state.record = finished_record(self, JudgedCell.unmeasured(self.planned, error).record.line())
-            raise
         missing = self.config.stash[OPTIONS].missing
-        line = judged.record.line()
-        if judged.verdict.outcome is Outcome.MISSING and missing != "fail":
-            line["excused"] = f"--qbench-missing={missing}"
-        state.record = finished_record(self, line)
+        judged = judged_cell(self, self._opened, self.planned, missing=missing)
         if judged.verdict.outcome.is_red:
-            state.finding = finding_of(self._opened, judged, self.config)
+            self.stash[ITEM_STATE].finding = finding_of(self._opened, judged, self.config)
         conclude(judged.verdict, str(self.planned.cell), missing)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
@@ -86,8 +74,29 @@ def cell_marker(planned: "PlannedCell", base: pytest.MarkDecorator) -> pytest.Ma
     return base.with_args(model=cell.model, backend=cell.backend, schema=cell.schema, variant=cell.variant)
 
 
-def finished_record(item: pytest.Item, line: dict[str, Any]) -> dict[str, Any]:
-    """``line`` after the hooks ``pytest_qbench_update_record``, in plain values.
+def judged_cell(item: pytest.Item, opened: OpenSuite, planned: "PlannedCell", *, missing: str = "fail") -> "JudgedCell":
+    """``planned`` measured and judged; ``item`` keeps its line, also where measuring ends in an error.
+
+    Args:
+        missing: the option of that name.
+    """
+    from qbench.judging import Outcome
+    from qbench.suite import JudgedCell
+
+    try:
+        judged = opened.bench.run(planned)
+    except Exception as error:
+        _keep_line(item, JudgedCell.unmeasured(planned, error).record.line())
+        raise
+    line = judged.record.line()
+    if judged.verdict.outcome is Outcome.MISSING and missing != "fail":
+        line["excused"] = f"--qbench-missing={missing}"
+    _keep_line(item, line)
+    return judged
+
+
+def _keep_line(item: pytest.Item, line: dict[str, Any]) -> None:
+    """Keep ``line`` after the hooks ``pytest_qbench_update_record``, in plain values.
 
     Raises:
         TypeError, ValueError: a hook added a value that JSON cannot hold.
@@ -95,13 +104,13 @@ def finished_record(item: pytest.Item, line: dict[str, Any]) -> dict[str, Any]:
     from qbench.storage import plain
 
     item.ihook.pytest_qbench_update_record(config=item.config, record=line)
-    record: dict[str, Any] = plain(line)
+    line = plain(line)
     if item.config.getoption("xmlpath", None):  # pytest's --junitxml
         from qbench.reporting import cell_facts
         from qbench.tracking import record_of_line
 
-        item.user_properties.extend(cell_facts(record_of_line(record)).items())
-    return record
+        item.user_properties.extend(cell_facts(record_of_line(line)).items())
+    item.stash[ITEM_STATE].line = line
 
 
 def conclude(verdict: "Verdict", cell: str, missing: str) -> None:
@@ -145,7 +154,6 @@ def red_text(verdict: "Verdict", cell: str) -> str:
 
 LOCALIZED_CELLS = 6
 """A process spends at most this many times the seconds of one cell: many red cells have few causes."""
-OVERRIDES_FOLDER = "overrides"
 _SPENT = pytest.StashKey[list[float]]()
 
 
@@ -199,8 +207,10 @@ def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Fi
     return localize_verdict(cell, judged.verdict, budget, options=options)
 
 
-def keep_overrides(finding: Mapping[str, Any], reports: Path) -> Path | None:
-    """Write the schema file that repairs the cell of a ``finding`` line below ``reports``; None: it has none.
+def keep_overrides(finding: Mapping[str, Any], reports: Path) -> None:
+    """Write the schema file that repairs the cell of a ``finding`` line, if it has one, below ``reports``.
+
+    ``reports/overrides/<suite>/<model>.<backend>.<schema>[.<variant>].toml``
 
     Raises:
         StoreError: the folder cannot be written.
@@ -208,16 +218,8 @@ def keep_overrides(finding: Mapping[str, Any], reports: Path) -> Path | None:
     from qbench.storage import write_text
 
     text = finding["finding"].get("repair", {}).get("overrides", "")
-    if not text:
-        return None
-    path = overrides_path(finding, reports)
-    write_text(path, text)
-    return path
-
-
-def overrides_path(finding: Mapping[str, Any], reports: Path) -> Path:
-    """``reports/overrides/<suite>/<model>.<backend>.<schema>[.<variant>].toml``."""
-    return reports / OVERRIDES_FOLDER / str(finding["suite"]) / f"{_name(finding)}.toml"
+    if text:
+        write_text(reports / "overrides" / str(finding["suite"]) / f"{_name(finding)}.toml", text)
 
 
 def _name(axes: Mapping[str, Any]) -> str:
@@ -236,34 +238,34 @@ _OWN = {
 
 
 def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
-    """Category, letter and word of a report that carries a record; None where pytest's own fit.
+    """Category, letter and word of a report that carries the line of a cell; None where pytest's own fit.
 
     With ``verbose`` the word is followed by the change of the first score.
     """
-    record: Mapping[str, Any] = report.qbench
-    outcome = record["outcome"]
-    change = f" {change_text(record)}" if verbose and change_text(record) else ""
+    line: Mapping[str, Any] = report.qbench
+    outcome = line["outcome"]
+    change = f" {change_text(line)}" if verbose and change_text(line) else ""
     if report.passed and outcome in _OWN:
         letter, colour = _OWN[outcome]
         return outcome, letter, (outcome.upper() + change, {colour: True})
     if report.passed and outcome == "passed" and change:
         return "passed", ".", (f"PASSED{change}", {"green": True})
     if report.failed and outcome not in ("passed", "inconclusive", "accepted", "quarantined"):
-        return "failed", "F", (outcome_word(record).upper() + change, {"red": True})
+        return "failed", "F", (outcome_word(line).upper() + change, {"red": True})
     return None
 
 
-def outcome_word(record: Mapping[str, Any]) -> str:
+def outcome_word(line: Mapping[str, Any]) -> str:
     """The word for the outcome: files say ``expired`` also for a quarantine entry whose cell no longer fails."""
     from qbench.judging import NO_LONGER_FAILS
 
-    is_fixed = record["outcome"] == "expired" and str(record.get("headline", "")).startswith(NO_LONGER_FAILS)
-    return NO_LONGER_FAILS if is_fixed else str(record["outcome"])
+    is_fixed = line["outcome"] == "expired" and str(line.get("headline", "")).startswith(NO_LONGER_FAILS)
+    return NO_LONGER_FAILS if is_fixed else str(line["outcome"])
 
 
-def change_text(record: Mapping[str, Any]) -> str:
-    """``top1 −0.42 pp`` for the first metric of ``record``; empty when there is none."""
-    for name, score in record.get("metrics", {}).items():
+def change_text(line: Mapping[str, Any]) -> str:
+    """``top1 −0.42 pp`` for the first metric of ``line``; empty when there is none."""
+    for name, score in line.get("metrics", {}).items():
         change = (score["hits"] - score["reference_hits"]) / score["out_of"]
         unit = score.get("unit", "%")
         text = f"{100 * change:+.2f} pp" if unit == "%" else f"{change:+.5g} {unit}".rstrip()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pluggy import HookRelay
 
     from qbench.judging import QuarantineEntry
-    from qbench.suite import Bench, Catalogues, PlannedCell, Settings, Suite
+    from qbench.suite import Bench, Catalogues, PlannedCell, Suite
 
 _OPENED = pytest.StashKey[dict[Any, "OpenSuite"]]()
 
@@ -39,14 +39,9 @@ class OpenSuite:
     @cached_property
     def bench(self) -> "Bench":
         """Measures and judges the cells."""
-        from qbench.suite import Bench
-
-        return Bench(self.suite, self.catalogues, self._settings())
-
-    def _settings(self) -> "Settings":
         from qbench.host import utc_today
         from qbench.storage import Cache
-        from qbench.suite import Settings
+        from qbench.suite import Bench, Settings
         from qbench.tracking import Accepting, Scope
 
         options = self.config.stash[OPTIONS]
@@ -54,7 +49,7 @@ class OpenSuite:
         if options.accepts:
             scope = None if options.accept is None else Scope(options.accept)
             accepting = Accepting(scope=scope, fp32=options.accept_fp32, reason=options.reason)
-        return Settings(
+        settings = Settings(
             baselines=options.baselines,
             suite_path=self.shown_path,
             today=utc_today(),
@@ -63,6 +58,7 @@ class OpenSuite:
             limit=options.limit,
             processor=self.config.hook.pytest_qbench_processor(config=self.config),
         )
+        return Bench(self.suite, self.catalogues, settings)
 
 
 def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
@@ -85,13 +81,15 @@ def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
     from qbench.suite import expand, expand_pruned, gather, load_suite
 
     suite = _with_options(config, load_suite(path))
+    shown = os.path.relpath(path, config.invocation_params.dir)  # as a user would type it where pytest was started
+    shown = str(path) if shown.startswith("..") else Path(shown).as_posix()
     added = [extension for extension in hook.pytest_qbench_extension(config=config) if extension is not None]
     catalogues = gather(added, suites=path.parent)
     if config.stash[OPTIONS].prune:  # pruning reports stale entries at the end, so here they are no error
         kept, planned = expand_pruned(suite, catalogues)
         stale = tuple(entry for entry in suite.quarantine if entry not in kept.quarantine)
-        return OpenSuite(kept, catalogues, planned, config, _shown(path, config), stale)
-    return OpenSuite(suite, catalogues, expand(suite, catalogues), config, _shown(path, config))
+        return OpenSuite(kept, catalogues, planned, config, shown, stale)
+    return OpenSuite(suite, catalogues, expand(suite, catalogues), config, shown)
 
 
 def _with_options(config: pytest.Config, suite: "Suite") -> "Suite":
@@ -103,9 +101,3 @@ def _with_options(config: pytest.Config, suite: "Suite") -> "Suite":
     if options.threads is not None:
         table = replace(table, threads=options.threads)
     return replace(suite, table=table)
-
-
-def _shown(path: Path, config: pytest.Config) -> str:
-    """``path`` as a user would type it where pytest was started."""
-    shown = os.path.relpath(path, config.invocation_params.dir)
-    return str(path) if shown.startswith("..") else Path(shown).as_posix()

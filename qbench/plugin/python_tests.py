@@ -9,7 +9,7 @@ import pytest
 
 from qbench.errors import InputError, QbenchError, nearest, unknown_name
 from qbench.plugin.item_state import ITEM_STATE, ItemState, SuiteFacts, suite_facts
-from qbench.plugin.items import cell_marker, finished_record
+from qbench.plugin.items import cell_marker, judged_cell
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import OPTIONS
 
@@ -46,24 +46,15 @@ class QbenchCell:
 
     @cached_property
     def _judged(self) -> "JudgedCell":
-        """Measured and judged together, so that the record is complete whatever the test asks for."""
+        """Measured and judged together, so that the line is complete whatever the test asks for."""
         from qbench.judging import Outcome
-        from qbench.suite import JudgedCell
 
-        try:
-            judged = self._opened.bench.run(self._planned)
-        except Exception as error:
-            self._keep(JudgedCell.unmeasured(self._planned, error))
-            raise
-        self._keep(judged)
+        judged = judged_cell(self._item, self._opened, self._planned)
         if judged.measurement is None:
             if judged.verdict.outcome is Outcome.UNSUPPORTED:
                 pytest.skip(judged.verdict.headline)
             pytest.fail(judged.verdict.headline, pytrace=False)
         return judged
-
-    def _keep(self, judged: "JudgedCell") -> None:
-        self._item.stash[ITEM_STATE].record = finished_record(self._item, judged.record.line())
 
 
 def cell_of(request: pytest.FixtureRequest) -> QbenchCell:
@@ -120,10 +111,7 @@ def _opened(metafunc: pytest.Metafunc, marker: pytest.Mark) -> tuple[OpenSuite, 
     key = (path, tuple(f"{name}={value}" for name, value in lists.items()))
     if key not in known:
         full = open_suite(path, metafunc.config, metafunc.definition.ihook)
-        known[key] = (
-            _cut(doing, full, lists),
-            suite_facts(metafunc.config, full),
-        )
+        known[key] = _cut(doing, full, lists), suite_facts(metafunc.config, full)
     return known[key]
 
 

@@ -67,18 +67,20 @@ class Recorder:
         self.commands: list[str] = []
 
     def receive(self, report: pytest.TestReport) -> None:
-        """Store the record and the finding that ``report`` carries, if any."""
+        """Store the line and the finding that ``report`` carries, if any."""
         facts = getattr(report, "qbench_suite", None)
         if facts is None:
             if is_of_dead_worker(report):
                 self._add_lost(report)
             return
-        run = self._run(facts)
-        record = getattr(report, "qbench", None)
-        if facts["is_cell"] and (record is not None or report.when == "teardown"):
+        if facts["file"] not in self.runs:
+            self.runs[facts["file"]] = self._opened(facts)
+        run = self.runs[facts["file"]]
+        line = getattr(report, "qbench", None)
+        if facts["is_cell"] and (line is not None or report.when == "teardown"):
             run.finished.add(report.nodeid)  # before writing: an interrupt may come at any line
-        if record is not None:
-            self._add_cell(run, record)
+        if line is not None:
+            self._add_cell(run, line)
         self._add_finding(run, getattr(report, "qbench_finding", None))
 
     def _add_cell(self, run: OpenRun, line: dict[str, Any]) -> None:
@@ -151,12 +153,6 @@ class Recorder:
         self.problems += sentences
         return int(pytest.ExitCode.TESTS_FAILED) if sentences else 0
 
-    def _run(self, facts: Mapping[str, Any]) -> OpenRun:
-        key = facts["file"]
-        if key not in self.runs:
-            self.runs[key] = self._opened(facts)
-        return self.runs[key]
-
     def _opened(self, facts: Mapping[str, Any]) -> OpenRun:
         from qbench.host import utc_now
         from qbench.suite import describe_start
@@ -191,9 +187,9 @@ class Recorder:
         run = next((r for r in self.runs.values() if r.facts["node"] == node), None)
         if run is None:
             return  # no cell of the suite was finished before: there is no run file
-        record = {**line, "suite": run.facts["suite"], "headline": "the worker process died while running it"}
         run.finished.add(report.nodeid)
-        self._add_cell(run, record)
+        died = {"suite": run.facts["suite"], "headline": "the worker process died while running it"}
+        self._add_cell(run, {**line, **died})
 
     def note(self, run: OpenRun, text: str) -> None:
         """Write a sentence about ``run`` into its file."""

@@ -53,7 +53,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class AnswersFile:
     """One kind of ``.npz`` file of a baseline.
 
     Args:
@@ -133,7 +133,7 @@ class Part:
         return known == arrays.keys()
 
 
-FP32 = Part(
+FP32 = AnswersFile(
     suffix=".fp32.npz",
     what="the fp32 answers that the .json names",
     pattern="{array}-{name}",
@@ -142,7 +142,7 @@ FP32 = Part(
 )
 """The reference: ``ids-<data set>``."""
 
-ACCEPTED = Part(
+ACCEPTED = AnswersFile(
     suffix=".accepted.npz",
     what="the accepted answers that the .json names",
     pattern="{name} {array}",
@@ -396,7 +396,7 @@ class BaselineChange:
         for file in (self.path, FP32.path(self.path), ACCEPTED.path(self.path)):
             self._remove(file)
 
-    def _add(self, part: Part, answers: Mapping[Named, Answers], *, is_first: bool) -> bool:
+    def _add(self, part: AnswersFile, answers: Mapping[Named, Answers], *, is_first: bool) -> bool:
         """Put ``answers`` next to what the file of ``part`` holds; whether any were missing there."""
         file = part.path(self.path)
         arrays = {} if is_first else _readable_arrays(part, file)
@@ -411,7 +411,7 @@ class BaselineChange:
             self._write(file, packed_arrays(arrays | added))
         return bool(added)
 
-    def _remove_others(self, part: Part, answers: Mapping[Named, Answers]) -> bool:
+    def _remove_others(self, part: AnswersFile, answers: Mapping[Named, Answers]) -> bool:
         """Remove all but ``answers`` from the file of ``part``; whether there was anything else."""
         file = part.path(self.path)
         if not answers:
@@ -445,7 +445,7 @@ class BaselineChange:
         return True
 
 
-def _readable_arrays(part: Part, file: Path) -> dict[str, Any]:
+def _readable_arrays(part: AnswersFile, file: Path) -> dict[str, Any]:
     """The arrays of ``file``; none of a damaged one: the new baseline has those that could be read."""
     try:
         return read_arrays(file, part.what)
@@ -557,7 +557,7 @@ def _baseline(path: Path, text: bytes, *, keep_whole_parts: bool) -> Baseline:
     )
 
 
-def _found(path: Path, part: Part, names: Mapping[Named, Any], lost: list[str] | None) -> dict[Named, Answers]:
+def _found(path: Path, part: AnswersFile, names: Mapping[Named, Any], lost: list[str] | None) -> dict[Named, Answers]:
     """The answers of ``part`` that the ``.json`` at ``path`` names; of each that is not there a sentence to ``lost``.
 
     Raises:
