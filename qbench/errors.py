@@ -1,7 +1,11 @@
 """The errors of qbench: one sentence of four parts instead of a traceback."""
 
 import difflib
+import numbers
 from collections.abc import Iterable
+
+_SHOWN = 40
+"""Characters of a value that a message shows; of a longer one it names the type."""
 
 
 class QbenchError(Exception):
@@ -23,7 +27,7 @@ class QbenchError(Exception):
         return f"{self.doing}: found {self.found}; expected {self.expected}. {self.remedy}"
 
 
-class InputError(QbenchError):
+class InputError(QbenchError, ValueError):
     """An input is wrong: a suite, a model, data, a name, a file."""
 
 
@@ -57,6 +61,33 @@ class IncompleteError(QbenchError):
     """A run ended early, so its results are not complete."""
 
     exit_code = 4
+
+
+def require_count(doing: str, name: str, count: object) -> None:
+    """Check that ``count``, of ``name`` such as ``threads``, is a whole number from 1.
+
+    Raises:
+        InputError: it is not.
+    """
+    if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
+        raise InputError(
+            doing,
+            found=f"{name}={count!r}",
+            expected="a whole number from 1",
+            remedy=f"Give another number of {name}, or leave it out.",
+        )
+
+
+def require_type(doing: str, value: object, kind: type | tuple[type, ...], *, expected: str, remedy: str) -> None:
+    """Check that ``value``, an argument of a public function, is of ``kind``, which ``expected`` says in words.
+
+    Raises:
+        InputError: it is not.
+    """
+    if not isinstance(value, kind):
+        shown = repr(value)
+        found = shown if len(shown) <= _SHOWN else f"something of type {type(value).__name__}"
+        raise InputError(doing, found=found, expected=expected, remedy=remedy)
 
 
 def refused_by_system(doing: str, error: OSError | MemoryError | RecursionError) -> StoreError:

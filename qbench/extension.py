@@ -65,6 +65,12 @@ def installed_extensions() -> tuple[Extension, ...]:
     return tuple(found)
 
 
+def with_installed(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
+    """The installed extensions and those of ``extensions`` that are not: a user may also name an installed one."""
+    installed = installed_extensions()
+    return (*installed, *(extension for extension in extensions if extension not in installed))
+
+
 class Grammar(Protocol[T_co]):
     """Names that are built by rules, because there are too many to list; ``form`` shows the rules."""
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import in_slices as in_slices
     from qbench.backends.protocol import runs_as_written as runs_as_written
     from qbench.backends.protocol import versions_of as versions_of
+    from qbench.backends.registry import as_backend as as_backend
     from qbench.backends.registry import catalogue as catalogue
     from qbench.backends.registry import device_backend as device_backend
     from qbench.backends.registry import get_backend as get_backend

@@ -24,7 +24,7 @@ from qbench.backends.protocol import (
     refusal,
     with_taps,
 )
-from qbench.errors import QbenchError, UnavailableError
+from qbench.errors import QbenchError, UnavailableError, require_count
 from qbench.graph import (
     MESSAGE_LIMIT,
     Capabilities,
@@ -245,6 +245,7 @@ class OrtBackend:
             UnsupportedError: ONNX Runtime has no kernel or opset for it.
             UnavailableError: onnxruntime is not installed.
         """
+        require_count(f"Preparing a model on '{self.name}'", "threads", threads)  # 0 would be all processors
         runtime = _runtime()
         graph = loaded(model)
         session = self._session(runtime, self.fitted(graph, taps), threads)

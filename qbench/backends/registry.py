@@ -114,6 +114,16 @@ def integer_backends(extensions: Iterable[Extension] = ()) -> frozenset[str]:
     return frozenset((*(f"integer-{name}" for name in names), *devices))
 
 
+def as_backend(backend: "Backend | str") -> "Backend":
+    """``backend``, or the one of that name.
+
+    Raises:
+        InputError: there is none, or it is neither.
+    """
+    # not isinstance: a third-party backend may omit optional parts of the protocol
+    return backend if hasattr(backend, "prepare") and not isinstance(backend, str) else get_backend(backend)
+
+
 def get_backend(name: str) -> "Backend":
     """The backend called ``name``, installed extensions included.
 

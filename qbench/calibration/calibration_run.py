@@ -8,7 +8,7 @@ from qbench.backends import Executor, Feeds, get_backend
 from qbench.calibration.profile import Profile, data_digest
 from qbench.calibration.watch import Watch, prepare_watch, refuse_nan
 from qbench.calibration.watched import Rows, watched_values
-from qbench.errors import InputError
+from qbench.errors import InputError, require_count
 from qbench.graph import AnyModel, as_model
 from qbench.passes import DEFAULT, canonicalize
 
@@ -41,6 +41,7 @@ def calibrate(
             what is fed (the sample is named; ±Inf that the graph itself makes is counted), ids that do not match the
             samples.
     """
+    require_count("Calibrating", "threads", threads)
     ids, model = None if sample_ids is None else list(sample_ids), as_model(model)
     if executor is not None:
         refuse_nan(model)
@@ -64,6 +65,8 @@ def data_of(model: ir.Model, batches: Iterable[Feeds]) -> str:
 
 
 def _run(watch: Watch, batches: Iterable[Feeds], ids: list[str] | None) -> Profile:
+    if not isinstance(batches, Iterable):
+        raise _no_batches(f"something of type {type(batches).__name__}", "Give a list of tables: [{'x': array}].")
     if isinstance(batches, Mapping):
         raise _no_batches("one table of arrays", "Put it into a list: [{…}].")
     for feeds in batches:

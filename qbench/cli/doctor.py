@@ -43,7 +43,7 @@ def machine_facts(cache: "Cache", added: "Sequence[Extension]" = ()) -> dict[str
     Raises:
         InputError: an installed extension is not one.
     """
-    from qbench.extension import installed_extensions
+    from qbench.extension import with_installed
     from qbench.host import describe_host
 
     host: dict[str, Any] = {**describe_host()}
@@ -51,7 +51,7 @@ def machine_facts(cache: "Cache", added: "Sequence[Extension]" = ()) -> dict[str
         "environment_class": host.pop("processor_class"),
         "host": host,
         "cache": _cache(cache.folder),
-        "extensions": [extension.name for extension in (*installed_extensions(), *added)],
+        "extensions": [extension.name for extension in with_installed(added)],
         "problems": list(_problems(cache.folder)),
     }
 

@@ -54,11 +54,11 @@ def _catalogue(arguments: argparse.Namespace) -> "Catalogue[Any]":
     """All names of the kind that is asked for; of arithmetics suites name the backends ``integer-…``."""
     extensions = named_extensions(arguments.extension)
     if arguments.kind == "arithmetics":
-        from qbench.extension import installed_extensions
+        from qbench.extension import with_installed
         from qbench.numerics import catalogue
         from qbench.suite import written_extensions
 
-        return catalogue((*installed_extensions(), *extensions, *written_extensions(Path(arguments.suites))))
+        return catalogue((*with_installed(extensions), *written_extensions(Path(arguments.suites))))
     if arguments.kind == "faults":
         from qbench.extension import Catalogue
         from qbench.faults import CATALOGUE

@@ -156,10 +156,10 @@ def _refuse_idle(arguments: argparse.Namespace) -> None:
 
 
 def _pipeline(arguments: argparse.Namespace) -> "Pipeline":
-    from qbench.extension import installed_extensions
+    from qbench.extension import with_installed
     from qbench.passes import Policy, catalogue, parse_pipeline, standard_pipeline
 
-    known = catalogue((*installed_extensions(), *named_extensions(arguments.extension)))
+    known = catalogue(with_installed(named_extensions(arguments.extension)))
     if arguments.passes is None:
         return standard_pipeline(Policy(arguments.policy), known)
     return parse_pipeline(arguments.passes, known)

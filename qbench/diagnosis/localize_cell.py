@@ -9,14 +9,14 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from qbench.backends import Backend, get_backend
+from qbench.backends import Backend, as_backend
 from qbench.diagnosis.capture import Budget, samples_that_passes_move
 from qbench.diagnosis.hypotheses import OF_GRIDS, remedy_of
 from qbench.diagnosis.localize_graph import LocalizedGraph
 from qbench.diagnosis.repair.cell import RepeatableCell, is_restored, repair_cell
 from qbench.diagnosis.repair.search import owners_of, repair_candidates
 from qbench.diagnosis.target import quantized_of, targets_of
-from qbench.errors import QbenchError
+from qbench.errors import InputError, QbenchError, require_count, require_type
 from qbench.evaluation import Request, Subject, SubjectArtifacts, environment_here, subject_artifacts
 from qbench.graph import node_key, producer, values_by_name
 from qbench.judging import (
@@ -36,7 +36,7 @@ from qbench.judging import (
     Verdict,
     judge,
 )
-from qbench.quantization import Schema, get_schema
+from qbench.quantization import Schema, as_schema
 from qbench.storage import digest_plain
 from qbench.subjects import Samples
 
@@ -159,8 +159,16 @@ def localize(
         options: None: the default, with the samples that differ first. threads: of one engine.
 
     Raises:
+        InputError: an argument of another type, or an impossible number.
         QbenchError: the cell cannot be measured, or one of its graphs cannot be examined at all.
     """
+    if seconds is not None and not seconds >= 0:
+        raise InputError(
+            "Localizing in a cell",
+            found=f"seconds={seconds!r}",
+            expected="a number of seconds from 0, or None for no limit",
+            remedy="Give the time that localizing may take.",
+        )
     cell = cell_without_suite(subject, backend, schema, tolerance=tolerance, threads=threads)
     measurement = cell.measured(cell.schema)
     options = options or LocalizeOptions(first=samples_that_moved(measurement))
@@ -183,11 +191,13 @@ def cell_without_suite(
     Raises:
         InputError: an unknown name, or a model that is quantized already.
     """
-    backend = get_backend(backend) if isinstance(backend, str) else backend
-    schema = get_schema(schema) if isinstance(schema, str) else schema
-    shared = subject if isinstance(subject, SubjectArtifacts) else subject_artifacts(subject, backend)
+    require_count("Localizing in a cell", "threads", threads)
+    backend, schema = as_backend(backend), as_schema(schema)
+    shared = subject_artifacts(subject, backend)
     shared.require_float()
     tolerance = tolerance or Tolerance()
+    remedy = "Write it as in Tolerance(0.01)."
+    require_type("Localizing in a cell", tolerance, Tolerance, expected="a qbench.judging.Tolerance", remedy=remedy)
     rules = Rules(integer_macs=0.0, rule="qbench localize")
 
     def judged(measurement: Measurement, rules: Rules = rules) -> Verdict:

@@ -342,6 +342,13 @@ class SubjectArtifacts:
         Pipelines that do the same before profiling share it. With ``channels`` it keeps extremes of channels too.
         """
         key = (CANONICAL[pipeline].watched, channels)
+        if not len(self.subject.calibration):
+            raise InputError(
+                f"Calibrating '{self.subject.model.id}'",
+                found="a subject without calibration samples",
+                expected="samples that ranges are taken from, which this schema needs",
+                remedy="Name calibration data, or choose a schema of weights only.",
+            )
         if key not in self._profiles:
             canonical = self.canonical(pipeline)
             watched = {name: [graph_digest(model), watched_values(model)] for name, model in canonical.items()}

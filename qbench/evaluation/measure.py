@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from qbench.backends import Backend, HasRuleDigests, get_backend, versions_of
-from qbench.errors import InputError, UnsupportedError
+from qbench.backends import Backend, HasRuleDigests, as_backend, get_backend, versions_of
+from qbench.errors import InputError, UnsupportedError, require_count, require_type
 from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, prepare_runners
 from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import Rewriting, rewrite_note, rewrite_quantized
@@ -15,7 +15,7 @@ from qbench.graph import Form, values_by_name
 from qbench.host import processor_class
 from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement
 from qbench.metrics import Answers, Score, packed_answers, score
-from qbench.quantization import Schema, get_schema
+from qbench.quantization import Schema, as_schema
 from qbench.storage import Cache
 from qbench.subjects import task_answers
 
@@ -24,6 +24,8 @@ FLOAT_BACKEND = "ort-cpu"
 
 LISTED = 20
 """How many changed samples a measurement names; it counts them all."""
+
+_MEASURING = "Measuring a cell"
 
 _RANGE_DIGITS = 5
 """Of a calibrated range: so few are the same on every computer."""
@@ -59,9 +61,12 @@ def measure_cell(
         InputError: an unknown name, or a metric that is not for the answers or the labels that there are.
         QbenchError: anything else that has a sentence.
     """
-    backend = get_backend(backend) if isinstance(backend, str) else backend
-    schema = get_schema(schema) if isinstance(schema, str) else schema
-    shared = subject if isinstance(subject, SubjectArtifacts) else subject_artifacts(subject, backend)
+    require_count(_MEASURING, "threads", threads)
+    if passes is not None:
+        remedy = "Make one with qbench.evaluation.Rewriting."
+        require_type(_MEASURING, passes, Rewriting, expected="a Rewriting, or None for no passes", remedy=remedy)
+    backend, schema = as_backend(backend), None if schema is None else as_schema(schema)
+    shared = subject_artifacts(subject, backend)
     as_it_is = FP32 if shared.subject.given is None else GIVEN
     name = as_it_is if schema is None else schema.name
     return measure_request(
@@ -85,12 +90,21 @@ def environment_here(backend: Backend, *, threads: int = 1) -> EnvironmentClass:
     return EnvironmentClass.of(processor_class(), versions_of(backend), threads=threads)
 
 
-def subject_artifacts(subject: Subject, backend: Backend, cache: Cache | None = None) -> SubjectArtifacts:
-    """What cells of ``subject`` on ``backend`` share.
+def subject_artifacts(
+    subject: Subject | SubjectArtifacts, backend: Backend, cache: Cache | None = None
+) -> SubjectArtifacts:
+    """What cells of ``subject`` on ``backend`` share; artifacts are returned as they are.
 
     The fp32 reference is that of this very backend where it runs float models, so that losses and gains are those of
     quantization; else that of ``FLOAT_BACKEND``.
+
+    Raises:
+        InputError: it is not a subject.
     """
+    if isinstance(subject, SubjectArtifacts):
+        return subject
+    remedy = "Make one with qbench.evaluation.build_subject."
+    require_type(_MEASURING, subject, Subject, expected="a Subject: a model with its data and metrics", remedy=remedy)
     float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
     return SubjectArtifacts(subject, cache or Cache.default(), float_backend, str(environment_here(float_backend)))
 

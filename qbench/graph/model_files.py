@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from qbench.errors import InputError, UnsupportedError
+from qbench.errors import InputError, UnsupportedError, require_type
 from qbench.graph.large_constants import SMALL, lightened, put_back
 from qbench.graph.model_check import ExternalFiles, check_message, check_tensor, read_message
 from qbench.storage import staged_files, write_bytes
@@ -32,6 +32,9 @@ def load_model(path: Path | str) -> ir.Model:
         InputError: no such file, an empty or truncated one, one that is not a valid ONNX model or exceeds a limit, or
             external data that are missing, too short or outside the model's folder.
     """
+    require_type(
+        "Loading a model", path, (str, os.PathLike), expected="a path", remedy="Give the path of an ONNX file."
+    )
     path = Path(path)
     doing = f"Loading the model '{path}'"
     proto = _parsed(read_message(path, doing), doing)
@@ -78,8 +81,11 @@ def save_model(model: ir.Model, path: Path | str) -> None:
     """Write ``model`` to ``path`` whole or not at all; beyond 2 GB, constants go to ``<name>.data`` next to it.
 
     Raises:
-        StoreError: the folder cannot be written.
+        InputError: it is not a model. StoreError: the folder cannot be written.
     """
+    remedy = "Give the model first, then the path: save_model(model, path)."
+    require_type("Saving a model", model, ir.Model, expected="an onnx_ir.Model", remedy=remedy)
+    require_type("Saving a model", path, (str, os.PathLike), expected="a path", remedy=remedy)
     path = Path(path)
     if constant_bytes(model) < MESSAGE_LIMIT:
         write_bytes(path, model_bytes(model))

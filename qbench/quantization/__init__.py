@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qbench.quantization.plan import Plan as Plan
     from qbench.quantization.plan import load_plan as load_plan
     from qbench.quantization.plan import save_plan as save_plan
+    from qbench.quantization.planning import as_schema as as_schema
     from qbench.quantization.planning import make_plan as make_plan
     from qbench.quantization.reading import is_quantized as is_quantized
     from qbench.quantization.reading import read_plan as read_plan

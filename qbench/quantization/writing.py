@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from qbench.errors import InputError, UnsupportedError
+from qbench.errors import InputError, UnsupportedError, require_type
 from qbench.graph import (
     AnyModel,
     as_model,
@@ -330,10 +330,12 @@ def quantize_model(model: AnyModel, plan: Plan) -> ir.Model:
     """The QDQ model of the float ``model`` (or of the file there; canonicalized here) under ``plan``, as a new model.
 
     Raises:
-        InputError: the plan is of another graph.
+        InputError: the plan is of another graph, or is not a plan.
         UnsupportedError: the plan holds a decision that ONNX has no operators for.
     """
     graph = as_model(model)
+    remedy = "Make one with make_plan(model, profile, schema), or load one with load_plan."
+    require_type(f"Quantizing '{graph.graph.name}'", plan, Plan, expected="a Plan", remedy=remedy)
     return own_copy(graph) if is_written(graph, plan) else insert_qdq(plannable(graph, plan.canonical), plan)
 
 

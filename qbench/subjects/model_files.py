@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from qbench.errors import InputError
+from qbench.errors import InputError, require_type
 from qbench.extension import installed_extensions
 from qbench.graph import load_model
 from qbench.subjects.catalogue import model_catalogue
@@ -73,6 +73,8 @@ def _catalogue_model(model: str) -> ZooModel | None:
     Raises:
         InputError: neither a name nor a path: the error lists the names.
     """
+    remedy = "Save a model that is in memory with qbench.save_model, and give the path."
+    require_type("Looking for a model", model, (str, Path), expected="a name or a path, as a text", remedy=remedy)
     catalogue = model_catalogue(installed_extensions())
     is_file = Path(model).exists() or Path(model).suffix
     if model in catalogue.names() or not is_file:

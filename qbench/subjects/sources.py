@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from qbench.errors import InputError, nearest
+from qbench.errors import InputError, nearest, require_type
 from qbench.extension import installed_extensions
 from qbench.metrics import Labels
 from qbench.storage import (
@@ -240,6 +240,8 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
     Raises:
         InputError: no such name, file or folder; an unknown or impossible setting; and as the readers of each form.
     """
+    remedy = "Name it as 'qbench list' shows it, or give 'PATH.npz' or 'folder:PATH'."
+    require_type("Looking for data", text, str, expected="the name of a data set, as a text", remedy=remedy)
     if text.startswith(_FOLDER):
         path, _, query = text.removeprefix(_FOLDER).partition("?")
         preprocess = _picture(query, text)

@@ -76,3 +76,9 @@ def test_what_is_no_extension_is_one_sentence_and_2(uninstalled, qbench, text, s
 
 def test_one_name_of_two_owners_is_refused(uninstalled, qbench):
     assert qbench("list", "models", "--extension", HOOK, "--extension", HOOK)[0] == 2
+
+
+def test_an_installed_one_may_be_named_too(project, qbench):
+    code, out, err = qbench("list", "models", "--extension", "qbench_shapes:EXTENSION", "--json")
+    assert code == 0, err
+    assert [row["name"] for row in json.loads(out)].count("blobs") == 1

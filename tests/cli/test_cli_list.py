@@ -54,7 +54,7 @@ def test_a_broken_entry_does_not_hide_the_others(qbench, monkeypatch):
     from qbench.extension import Extension
 
     monkeypatch.setattr(
-        "qbench.suite.catalogues.installed_extensions", lambda: (Extension(name="far", backends={"far": unavailable}),)
+        "qbench.extension.installed_extensions", lambda: (Extension(name="far", backends={"far": unavailable}),)
     )
     code, out, _ = qbench("list", "backends")
     assert code == 0
