@@ -356,7 +356,7 @@ def _trends(
     history = [cells.get(cell.key) for cells in past]
     return tuple(
         trend_of(history, cell, metric, views, accepted=accepted_share(cell, metric, accepted))
-        for metric in _lead_first(cell)
+        for metric in sorted(cell.metrics, key=lambda metric: metric is not cell.lead)
     )
 
 
@@ -405,10 +405,6 @@ def _with_past(cell: CellView, past: Sequence[Cells], views: Sequence[RunView]) 
     return replace(cell, moved=moved, red_runs=red_runs, red_since=since.commit or since.started)
 
 
-def _lead_first(cell: CellView) -> list[MetricView]:
-    return sorted(cell.metrics, key=lambda metric: metric is not cell.lead)
-
-
 def _tallies(cells: Sequence[CellView]) -> tuple[tuple[str, int], ...]:
     """(outcome, count) in the order of the symbols' legend, unknown outcomes last."""
     counts = Counter(cell.record.outcome for cell in cells)
@@ -421,14 +417,13 @@ def _matrices(cells: Sequence[CellView]) -> tuple[Matrix, ...]:
     by_key = {(c.key.model, c.key.backend, c.key.column): c for c in cells}
     columns = tuple(dict.fromkeys(c.key.column for c in sorted(cells, key=lambda c: _order(c.key)[2:])))
     backends = sorted({c.key.backend for c in cells})
-    return tuple(_matrix(backend, columns, by_key) for backend in backends)
-
-
-def _matrix(backend: str, columns: tuple[str, ...], by_key: Mapping[tuple[str, str, str], CellView]) -> Matrix:
-    models = sorted({model for model, name, _ in by_key if name == backend})
-    used = tuple(c for c in columns if any((model, backend, c) in by_key for model in models))
-    rows = tuple((model, tuple(by_key.get((model, backend, column)) for column in used)) for model in models)
-    return Matrix(backend=backend, columns=used, rows=rows)
+    found = []
+    for backend in backends:
+        models = sorted({model for model, name, _ in by_key if name == backend})
+        used = tuple(c for c in columns if any((model, backend, c) in by_key for model in models))
+        rows = tuple((model, tuple(by_key.get((model, backend, column)) for column in used)) for model in models)
+        found.append(Matrix(backend=backend, columns=used, rows=rows))
+    return tuple(found)
 
 
 def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:

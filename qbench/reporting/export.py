@@ -7,7 +7,7 @@ from types import MappingProxyType
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from qbench.errors import unknown_name
-from qbench.judging import Outcome, paired_interval
+from qbench.judging import Outcome
 from qbench.reporting.columns import CSV
 from qbench.storage import csv_text as table_text
 from qbench.storage import neutral_json, neutral_text
@@ -47,7 +47,7 @@ def json_list(values: Iterable[object]) -> Iterator[str]:
 # The first takes smaller values as better, so it gets the drop, which is better when smaller for every metric. A
 # distance has no fp32 score to drop from: it is written as it is, or with its sign turned where larger is better. The
 # second takes any name of a measure. Bounds are fp32's score plus the paired
-# interval (Bonett and Price 2012) of shares of right samples, within 0 and 100; other metrics have none.
+# interval of shares of right samples, within 0 and 100; other metrics have none.
 
 _AXES = ("suite", "model", "backend", "schema", "variant")
 
@@ -58,8 +58,8 @@ def github_benchmark_text(runs: Iterable[Run]) -> Iterator[str]:
         {
             "name": f"{_name(row)} {row.metric}",
             "unit": "pp" if nature.unit == "%" else nature.unit,
-            "value": _shown(_drop(row, nature), nature),
-            "extra": f"{_counted(row, nature)}; {row.environment_class}",
+            "value": _shown(_drop(nature), nature),
+            "extra": f"{_counts(nature)}; {row.environment_class}",
         }
         for row, nature in _measured(runs)
     )
@@ -70,12 +70,8 @@ def bencher_text(runs: Iterable[Run]) -> Iterator[str]:
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row, nature in _measured(runs):
         measure = {"value": _shown(row.value, nature)}
-        if _is_share(row, nature):
-            low, high = paired_interval(row.losses, row.gains, row.n, method="bonett-price")
-            if nature.lower_is_better:
-                low, high = -high, -low
-            measure["lower_value"] = _shown(max(row.reference_value + low, 0.0), nature)
-            measure["upper_value"] = _shown(min(row.reference_value + high, 1.0), nature)
+        if nature.value_interval is not None:
+            measure["lower_value"], measure["upper_value"] = (_shown(one, nature) for one in nature.value_interval)
         found.setdefault(_name(row), {})[row.metric] = measure
     yield neutral_json(found)
 
@@ -92,21 +88,16 @@ def _name(row: MetricRow) -> str:
     return f"{row.suite}/{row.model}::{slug}"
 
 
-def _is_share(row: MetricRow, nature: MetricRecord) -> bool:
-    """Whether losses and gains describe the change completely, and make sense."""
-    return nature.proportion and row.n == row.out_of and row.losses + row.gains <= row.n
-
-
-def _drop(row: MetricRow, nature: MetricRecord) -> float:
+def _drop(nature: MetricRecord) -> float:
     """How much worse than fp32 it is; of a distance, how far away."""
-    before = 0 if nature.is_distance else row.reference_hits
-    worse = row.hits - before if nature.lower_is_better else before - row.hits
-    return worse / row.out_of
+    if not nature.is_distance:
+        return nature.worse
+    return nature.value if nature.lower_is_better else -nature.value
 
 
-def _counted(row: MetricRow, nature: MetricRecord) -> str:
-    counts = f"{row.hits} of {row.out_of}"
-    return counts if nature.is_distance else f"{counts}, fp32 {row.reference_hits}"
+def _counts(nature: MetricRecord) -> str:
+    counts = f"{nature.hits} of {nature.out_of}"
+    return counts if nature.is_distance else f"{counts}, fp32 {nature.reference_hits}"
 
 
 def _shown(value: float, nature: MetricRecord) -> float:

@@ -267,11 +267,8 @@ def _environment() -> "Environment":
         _bound,
         _breakable,
         _node_name,
-        _chart,
-        _spark,
         _has_charts,
         unchanged_cells,
-        _flips,
         _runs_data,
         _cells_of,
         _backends_of,
@@ -285,7 +282,10 @@ def _environment() -> "Environment":
         heat_map,
         line_names,
         next_steps,
-        _nodes_chart,
+        flips_svg,  # these four escape what is in them: templates mark them as safe
+        nodes_svg,
+        sparkline_svg,
+        trend_svg,
     )
     for function in (*_WORDS, *own):
         made.globals[function.__name__.lstrip("_")] = function
@@ -324,30 +324,6 @@ def _node_name(name: str) -> str:
 def _bound(words: str) -> str:
     """``words`` on one line."""
     return words.replace(" ", "\N{NO-BREAK SPACE}")
-
-
-def _chart(trend: Trend, cell: CellView, report: Report) -> str:
-    from markupsafe import Markup
-
-    return Markup(trend_svg(trend, cell, report.runs))  # escaped where it was made
-
-
-def _spark(trend: Trend, cell: CellView, report: Report) -> str:
-    from markupsafe import Markup
-
-    return Markup(sparkline_svg(trend, cell, len(report.runs)))
-
-
-def _nodes_chart(found: Found) -> str:
-    from markupsafe import Markup
-
-    return Markup(nodes_svg(found.finding))
-
-
-def _flips(trend: Trend, report: Report) -> str:
-    from markupsafe import Markup
-
-    return Markup(flips_svg(trend, len(report.runs)))
 
 
 def _runs_data(report: Report) -> str:

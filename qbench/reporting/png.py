@@ -119,6 +119,7 @@ def model_png(report: Report, model: str) -> bytes:
 
 def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 - matplotlib has no types
     from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.patches import Rectangle
 
     levels, texts = matrix_frames(matrix)
     norm = BoundaryNorm([-1.5, -0.5, 0.5, 1.5, 2.5, 3.5, 4.5], 6)
@@ -146,19 +147,13 @@ def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 
                 fontweight=weight,
             )
             if red:
-                axis.add_patch(_outline(x, y))
+                axis.add_patch(Rectangle((x + 0.03, y + 0.05), 0.94, 0.9, fill=False, edgecolor=RED, linewidth=1.6))
     axis.set_xticks([x + 0.5 for x in range(len(texts.columns))], [_safe(c) for c in texts.columns], fontsize=8)
     axis.set_yticks([y + 0.5 for y in range(len(texts.index))], [_safe(str(m)) for m in texts.index], fontsize=8)
     axis.xaxis.tick_top()
     axis.tick_params(length=0, colors=INK)
     for spine in axis.spines.values():
         spine.set_visible(False)
-
-
-def _outline(x: int, y: int) -> Any:  # noqa: ANN401
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x + 0.03, y + 0.05), 0.94, 0.9, fill=False, edgecolor=RED, linewidth=1.6)
 
 
 def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, labels: Sequence[str]) -> None:  # noqa: ANN401

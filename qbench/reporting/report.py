@@ -207,15 +207,9 @@ class AlertRow:
 
 def alert_rows(report: Report) -> tuple[AlertRow, ...]:
     """The regressions of ``report``, the worst of what is new first, then the worst of the rest."""
-    metrics = _metrics(report)
+    metrics = {trend.metric.name: trend.metric for trends in report.trends.values() for trend in trends}
     ranked = sorted(report.regressions, key=lambda found: (not found.is_new, -found.alerts[0].loss))
     return tuple(_row(found, metrics) for found in ranked)
-
-
-def _metrics(report: Report) -> dict[str, MetricView]:
-    """One metric of each name: its unit does not depend on the cell."""
-    shown = (trend.metric for trends in report.trends.values() for trend in trends)
-    return {metric.name: metric for metric in shown}
 
 
 def _row(found: Regression, metrics: dict[str, MetricView]) -> AlertRow:
@@ -248,7 +242,7 @@ def _line(alert: Alert, metrics: dict[str, MetricView]) -> str:
 
 
 def _values(alert: Alert, metrics: dict[str, MetricView]) -> tuple[str, str, str]:
-    """(before, after, change) in the unit of the metric; a metric that no cell of the run has is taken for a share."""
+    """(before, after, change) in the unit of the metric, the same in all cells; an unknown one is a share."""
     metric, change = metrics.get(alert.metric), alert.after - alert.before
     if metric is None:
         return percent(alert.before), percent(alert.after), points(change)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from qbench.errors import IncomparableError
 from qbench.reporting.format import change_text, value_text
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView, read_cell, read_run
-from qbench.tracking import CellChange, CellRecord, Relation, Run, compare_runs
+from qbench.tracking import CellRecord, Relation, Run, compare_runs
 
 ORDER = (Relation.CHANGED, Relation.ONLY_NEW, Relation.ONLY_OLD, Relation.INCOMPARABLE, Relation.SAME)
 """Differences first."""
@@ -114,7 +114,13 @@ def compare(old: Run, new: Run) -> Comparison:
     before, after = _readable(old), _readable(new)
     changes = compare_runs(before, after)
     olds, news = ({view.key: view for view in map(read_cell, run.cells)} for run in (before, after))
-    cells = [_compared(change, olds, news) for change in changes]
+    cells = []
+    for change in changes:
+        cell = change.cell
+        key = CellKey(cell.model, cell.backend, cell.schema, cell.variant)
+        cells.append(
+            ComparedCell(key=key, relation=change.relation, old=olds.get(key), new=news.get(key), why=change.why)
+        )
     cells.sort(key=lambda cell: (ORDER.index(cell.relation), not cell.turned, -abs(cell.moved or 0.0), cell.key))
     return Comparison(old=read_run(old), new=read_run(new), cells=tuple(cells))
 
@@ -140,12 +146,6 @@ def _words(old: MetricView | None, new: MetricView | None, moved: float | None) 
         now=value_text(new) if new else "",
         moved="" if moved is None else change_text(metric, moved) + way,
     )
-
-
-def _compared(change: CellChange, olds: dict[CellKey, CellView], news: dict[CellKey, CellView]) -> ComparedCell:
-    cell = change.cell
-    key = CellKey(cell.model, cell.backend, cell.schema, cell.variant)
-    return ComparedCell(key=key, relation=change.relation, old=olds.get(key), new=news.get(key), why=change.why)
 
 
 def _readable(run: Run) -> Run:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from qbench.judging import FP32, paired_interval
+from qbench.judging import FP32
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView
 from qbench.tracking import cut_levels, steps_between
 
@@ -49,13 +49,7 @@ class RunPoint:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the value, as fractions; the value itself where the counts make no sense."""
-        metric = self.metric
-        if metric.n != metric.out_of or metric.losses + metric.gains > metric.n or min(metric.losses, metric.gains) < 0:
-            return metric.value, metric.value
-        low, high = paired_interval(metric.losses, metric.gains, metric.n, method="bonett-price")
-        if metric.lower_is_better:
-            low, high = -high, -low
-        return max(metric.reference_value + low, 0.0), min(metric.reference_value + high, 1.0)
+        return self.metric.value_interval or (self.metric.value, self.metric.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,17 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from qbench.errors import InputError
-from qbench.judging import Cause, Cell, Compared, EnvironmentClass, Finding, Measurement, RewriteNote, Verdict
+from qbench.judging import (
+    Cause,
+    Cell,
+    Compared,
+    EnvironmentClass,
+    Finding,
+    Measurement,
+    RewriteNote,
+    Verdict,
+    paired_interval,
+)
 from qbench.metrics import Against, Direction, Score
 from qbench.storage import plain, table_from_value, value_of_plain
 from qbench.tracking.calibrations import packed_calibration, unpacked_calibration
@@ -80,6 +90,20 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
     def worse(self) -> float:
         """How much worse than fp32, a fraction; negative is better."""
         return self.change if self.lower_is_better else -self.change
+
+    @property
+    def value_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the value (Bonett and Price 2012), as fractions.
+
+        None where losses and gains do not describe the change completely, or make no sense.
+        """
+        flips = self.losses + self.gains
+        if not self.proportion or self.n != self.out_of or flips > self.n or min(self.losses, self.gains) < 0:
+            return None
+        low, high = paired_interval(self.losses, self.gains, self.n, method="bonett-price")
+        if self.lower_is_better:
+            low, high = -high, -low
+        return max(self.reference_value + low, 0.0), min(self.reference_value + high, 1.0)
 
     @property
     def against_labels(self) -> bool:
