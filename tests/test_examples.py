@@ -58,6 +58,7 @@ def test_runs_of_an_own_model_stay_out_of_git(tmp_path: Path) -> None:
     assert not [name for name in listed if name.startswith("reports/")]
 
 
+@pytest.mark.slow
 def test_an_own_model_is_accepted_and_then_watched(tmp_path: Path) -> None:
     folder = tmp_path / "own"
     shutil.copytree(EXAMPLES / "own-model", folder)

@@ -43,6 +43,7 @@ def run_python(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_its_faulty_node_and_the_cause_are_named(run_python):
     found = json.loads(run_python("-m", "qbench", "localize", *CELL.split(), "--samples", "8", "--json", code=1))
     worst = found["finding"]["suspects"][0]

@@ -33,6 +33,7 @@ def write_run(place, token, backends):
     return writer
 
 
+@pytest.mark.slow
 def test_pytest_writes_into_it_and_a_trend_is_read_from_it(tmp_path):
     shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST_"))}

@@ -89,7 +89,7 @@ def least_of_powers_of_two(values: np.ndarray, kind: GridKind, exponent: float, 
     [
         ("mse", 2.0),
         pytest.param("lp(1)", 1.0, marks=pytest.mark.slow),
-        ("lp(2.4)", 2.4),
+        pytest.param("lp(2.4)", 2.4, marks=pytest.mark.slow),
         pytest.param("lp(4)", 4.0, marks=pytest.mark.slow),
     ],
 )

@@ -76,6 +76,7 @@ def test_a_metric_decides(qbench, small_python, blobs_files):
     assert goes.startswith("  top1 goes from 9")
 
 
+@pytest.mark.slow
 def test_a_command_decides_and_its_notes_are_kept(qbench, releases, project):
     script = SAYS + "open('tried', 'a').write(v + ' '); sys.exit(125 if v == '1.9' else v in ('1.10', '1.11'))"
     arguments = [*releases, "--", "{python}", "-c", script]

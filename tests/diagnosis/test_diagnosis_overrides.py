@@ -35,6 +35,7 @@ def test_what_is_beside_the_rules_is_kept(tmp_path, canonical):
     assert written(tmp_path, repaired) == repaired
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=6, unique=True))
 def test_the_rule_is_about_these_nodes_and_no_others(names):
     chosen, others = names[::2], names[1::2]

@@ -295,6 +295,7 @@ def test_a_reciprocal_is_no_division() -> None:
     assert int(quantize(x, scale)) == 127
 
 
+@pytest.mark.slow
 @given(st.floats(-10, 10, width=32), st.floats(2.0**-7, 1, width=32), st.integers(-128, 127))
 def test_every_machine_quantizes_to_a_neighbour(x: float, scale: float, zero_point: int) -> None:
     qparams = QParams(scale, zero_point, INT8)

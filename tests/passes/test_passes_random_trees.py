@@ -33,6 +33,7 @@ def test_each_exact_pass_leaves_every_bit(one: Pass, first: Grid, steps: Steps) 
     assert_same(model, rewritten(model, one), **FEEDS)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(first=GRIDS, steps=STEPS)
 def test_all_exact_passes_together_leave_every_bit(first: Grid, steps: Steps) -> None:

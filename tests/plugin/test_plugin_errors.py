@@ -166,6 +166,7 @@ def test_more_samples_than_there_are(project):
     result.stdout.fnmatch_lines(["*Taking 65 samples of 'spare': found 64;*"])
 
 
+@pytest.mark.slow
 def test_a_full_disk_of_the_cache_is_a_sentence_and_no_traceback(project):
     full = (
         "import errno, os\nfrom qbench.evaluation import artifacts\n"

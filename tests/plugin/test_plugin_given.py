@@ -150,6 +150,7 @@ def test_its_share_in_integers_is_shown_and_no_gate(given):
     assert [refusal.partition(" ")[0] for refusal in cell["refusals"]] == ["gemm1", "gemm2"]
 
 
+@pytest.mark.slow
 def test_it_may_stand_before_its_partner(given, monkeypatch):
     head, partner, *others = SUITE.split("[[model]]")
     given.write_suite("[[model]]".join([head, *others, partner]))
@@ -288,6 +289,7 @@ fp32 = "digits_cnn"
 """
 
 
+@pytest.mark.slow
 def test_a_trained_network_quantized_by_onnxruntime(project):
     (project.path / "conftest.py").write_text(DIGITS)
     project.write_suite(OF_DIGITS)

@@ -138,6 +138,7 @@ if "REPLACED" in os.environ:
 """
 
 
+@pytest.mark.slow
 def test_an_accepted_model_replaced_by_one_that_no_engine_knows_is_red(project, monkeypatch):
     project.write_conftest(extra=REPLACED)
     assert project.accept().ret == 0

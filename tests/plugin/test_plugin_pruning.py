@@ -104,6 +104,7 @@ def test_not_in_ci_without_being_told(shrunk, monkeypatch):
     assert shrunk.run("--collect-only", "--qbench-prune", "--qbench-accept-in-ci").ret == 0
 
 
+@pytest.mark.slow
 def test_a_new_model_of_the_same_name_leaves_the_results_of_other_machines_behind(project, monkeypatch):
     """They are of the former model: they neither judge nor make anything red there, and pruning takes them."""
     project.accept("-k", "tiny_b")

@@ -65,7 +65,11 @@ def test_first_lines_say_what_and_where(project):
 
 @pytest.mark.parametrize(
     ("how", "workers"),
-    [(signal.SIGKILL, ()), (signal.SIGINT, ()), (signal.SIGKILL, ("-n1", "--dist", "loadscope"))],
+    [
+        pytest.param(signal.SIGKILL, (), marks=pytest.mark.slow),
+        (signal.SIGINT, ()),
+        (signal.SIGKILL, ("-n1", "--dist", "loadscope")),
+    ],
 )
 def test_an_interrupted_run_keeps_what_was_measured(odd, monkeypatch, how, workers):
     monkeypatch.setenv("HANG", "1")
@@ -90,6 +94,7 @@ def test_an_interrupted_run_keeps_what_was_measured(odd, monkeypatch, how, worke
         assert any("3 of 4 selected cells" in note for note in run.notes)
 
 
+@pytest.mark.slow
 def test_an_interrupt_before_teardown_counts_the_recorded_cell_as_run(project):
     project.accept()
     project.write_conftest(INTERRUPTED)
@@ -115,6 +120,7 @@ def test_a_worker_that_dies_marks_the_run_and_its_cell(odd, monkeypatch):
     assert not (odd.path / "baselines").exists()
 
 
+@pytest.mark.slow
 def test_reports_are_drawn_from_the_history(project):
     project.accept()
     result = project.run("--qbench-report", "html", "--qbench-report", "md", "--qbench-report", "png")

@@ -82,6 +82,7 @@ def test_junit_xml_holds_every_cell_with_its_message(project):
     assert {case.get("classname") for case in failed} == {"suites.scratch.qbench.toml.tiny_b"}
 
 
+@pytest.mark.slow
 def test_the_same_under_two_workers_one_model_each(project):
     project.accept()
     result = project.run("--dist", "loadscope", "-v", workers=2)

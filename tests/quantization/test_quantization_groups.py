@@ -82,6 +82,7 @@ def sequences(draw: st.DrawFn) -> list[Claims]:
     return found
 
 
+@pytest.mark.slow
 @given(sequences())
 @settings(max_examples=400)
 def test_what_is_accepted_is_what_the_oracle_accepts(sequence: list[Claims]) -> None:

@@ -60,6 +60,7 @@ def test_a_series_that_is_unchanged_below_what_was_accepted_is_a_slide():
     assert found.kind.value == "slide"
 
 
+@pytest.mark.slow
 def test_the_page_says_what_got_worse_and_what_people_said():
     runs = nightly_history()
     step = runs[27].commit

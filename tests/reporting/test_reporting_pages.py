@@ -209,6 +209,7 @@ def test_markdown_tables_have_equal_rows(history):
         width = columns
 
 
+@pytest.mark.slow
 def test_png_files_are_pictures_and_equal_for_equal_reports(report):
     assert matrix_png(report).startswith(PNG)
     once = model_png(report, "mobilenet_v2")

@@ -227,6 +227,7 @@ def broken(facts):
     raise ZeroDivisionError("by nothing")
 
 
+@pytest.mark.slow
 def test_a_hypothesis_that_fails_becomes_a_note(monkeypatch):
     monkeypatch.setattr(naming, "COUNTING", (causes.Hypothesis("a broken one", broken), *naming.COUNTING))
     wrong = conv().levels(graph=edited(conv().unit, b_q=0 * constant(conv().unit, "b_q")))
