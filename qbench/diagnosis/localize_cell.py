@@ -137,10 +137,6 @@ class LocalizeOptions:
     override: str = ""
 
 
-def _say_nothing(_: str) -> None:
-    return
-
-
 def localize(
     subject: Subject | SubjectArtifacts,
     backend: Backend | str,
@@ -235,7 +231,7 @@ def localize_verdict(
     budget: Budget,
     *,
     options: LocalizeOptions | None = None,
-    progress: Callable[[str], None] = _say_nothing,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Finding:
     """Where ``cell`` went wrong, why, and what repairs it.
 
@@ -259,7 +255,7 @@ def localize_verdict(
         moved = samples_that_passes_move(
             targets,
             cell.request.subject.model.task,
-            _main(cell),
+            cell.request.shared.samples(next(iter(cell.request.subject.data.values()))),
             count=options.samples // 2,
             budget=share.share(_MOVED),
         )
@@ -305,10 +301,6 @@ def localize_verdict(
         complete=enough and named and finished,
         seconds=round(budget.spent, 3),
     )
-
-
-def _main(cell: RepeatableCell) -> Samples:
-    return cell.request.shared.samples(next(iter(cell.request.subject.data.values())))
 
 
 def _timeout(budget: Budget) -> float:

@@ -313,7 +313,11 @@ class LocalizedGraph(Closing):
                     if budget.is_over:
                         break
                     crash = crashes.get(node.levels)  # do not crash the engine again
-                    named.append(_crashed(crash) if crash else self._cause(node, capturing, correct))
+                    named.append(
+                        NamedCause(cause=Cause.CRASH, evidence=crash, weight=1.0)
+                        if crash
+                        else self._cause(node, capturing, correct)
+                    )
         except Exception as error:  # the numbers of the nodes are reported without causes
             self.notes.append(f"suspects could not be captured: {_failure(error)}")
             return [_UNNAMED] * len(chosen)
@@ -410,10 +414,6 @@ class _Driven:
 
 
 _UNNAMED = NamedCause(cause=None, evidence="")
-
-
-def _crashed(evidence: str) -> NamedCause:
-    return NamedCause(cause=Cause.CRASH, evidence=evidence, weight=1.0)
 
 
 def _failure(error: Exception) -> str:

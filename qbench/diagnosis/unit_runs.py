@@ -24,6 +24,7 @@ from qbench.numerics import QParams, quantize
 # than they.
 
 _WEIGHT_BITS = 16
+"""The most bits of a weight; a constant of more is a bias."""
 _PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
@@ -119,20 +120,16 @@ def _round_constants(
             if theirs.shape != rounded.shape:
                 yield str(value.name), float("inf")
             else:
+                is_bias = grid.qtype.bits > _WEIGHT_BITS
                 apart, size = theirs.astype(np.float64) - rounded, grid.expanded(rounded.shape)[0]
                 if (np.abs(apart) > size).any():  # ties and rounding corrections may move a constant by a step
-                    yield str(value.name), float(np.sqrt(np.mean(np.square(apart / (step if _adds(grid) else size)))))
+                    yield str(value.name), float(np.sqrt(np.mean(np.square(apart / (step if is_bias else size)))))
             name = f"{value.name}_rounded_{node_key(node)}"
             held = ir.Value(name=name, const_value=ir.tensor(rounded.astype(np.float32), name=name))
             piece.initializers[name] = held
             node.replace_input_with(place, held)
     for operator, place in left:
         raise LookupError(f"fp32 has no operand {place} of '{operator}'")
-
-
-def _adds(grid: QParams) -> bool:
-    """Whether a constant on ``grid`` is a bias: weights have no more than 16 bits."""
-    return grid.qtype.bits > _WEIGHT_BITS
 
 
 def _dequantized(levels: Array, grid: QParams) -> Array:

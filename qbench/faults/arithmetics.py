@@ -64,46 +64,36 @@ def _is_mean(node: ir.Node) -> bool:
 
 
 def _rounding(rounding: Rounding) -> Callable[[Arithmetic], Arithmetic]:
-    def counted(machine: Arithmetic) -> Arithmetic:
-        *first, last = machine.scaling.stages
-        return replace(machine, scaling=replace(machine.scaling, stages=(*first, replace(last, rounding=rounding))))
+    def counted(arithmetic: Arithmetic) -> Arithmetic:
+        *first, last = arithmetic.scaling.stages
+        return replace(
+            arithmetic, scaling=replace(arithmetic.scaling, stages=(*first, replace(last, rounding=rounding)))
+        )
 
     return counted
 
 
-def _twice(machine: Arithmetic) -> Arithmetic:
+def _twice(arithmetic: Arithmetic) -> Arithmetic:
     stages = (Shift(Rounding.HALF_UP, _WIDE), Shift(Rounding.HALF_AWAY))
-    return replace(machine, scaling=Scaling(form=MultiplierForm.FIXED, bits=_WIDE, stages=stages))
+    return replace(arithmetic, scaling=Scaling(form=MultiplierForm.FIXED, bits=_WIDE, stages=stages))
 
 
-def _few_bits(machine: Arithmetic) -> Arithmetic:
-    return replace(machine, scaling=Scaling(form=MultiplierForm.FIXED, bits=_FEW_BITS))
+def _point_first(arithmetic: Arithmetic) -> Arithmetic:
+    real = arithmetic.scaling.form in {MultiplierForm.FLOAT32, MultiplierForm.FLOAT64, MultiplierForm.CHAIN}
+    scaling = arithmetic.scaling if real else Scaling(form=MultiplierForm.EXACT)
+    return replace(arithmetic, scaling=replace(scaling, zero_point=ZeroPoint.BEFORE))
 
 
-def _shift_alone(machine: Arithmetic) -> Arithmetic:
-    return replace(machine, scaling=Scaling(form=MultiplierForm.FIXED, bits=1))
-
-
-def _point_first(machine: Arithmetic) -> Arithmetic:
-    real = machine.scaling.form in {MultiplierForm.FLOAT32, MultiplierForm.FLOAT64, MultiplierForm.CHAIN}
-    scaling = machine.scaling if real else Scaling(form=MultiplierForm.EXACT)
-    return replace(machine, scaling=replace(scaling, zero_point=ZeroPoint.BEFORE))
-
-
-def _pairs(machine: Arithmetic) -> Arithmetic:
-    return replace(machine, accumulator=Accumulator(pair_bits=_NARROW, pairs_in=PairsIn.ALL))
+def _pairs(arithmetic: Arithmetic) -> Arithmetic:
+    return replace(arithmetic, accumulator=Accumulator(pair_bits=_NARROW, pairs_in=PairsIn.ALL))
 
 
 def _sums(overflow: Overflow) -> Callable[[Arithmetic], Arithmetic]:
-    return lambda machine: replace(machine, accumulator=Accumulator(bits=_NARROW, overflow=overflow))
+    return lambda arithmetic: replace(arithmetic, accumulator=Accumulator(bits=_NARROW, overflow=overflow))
 
 
-def _each_operand(machine: Arithmetic) -> Arithmetic:
-    return replace(machine, adding=Adding(scheme=AddScheme.EACH))
-
-
-def _truncated_mean(machine: Arithmetic) -> Arithmetic:
-    truncated = _rounding(Rounding.FLOOR)(machine)
+def _truncated_mean(arithmetic: Arithmetic) -> Arithmetic:
+    truncated = _rounding(Rounding.FLOOR)(arithmetic)
     return replace(truncated, averaging=Averaging.SCALED, mean=Averaging.SCALED)
 
 
@@ -146,7 +136,9 @@ FAULTS = (
         "multiplier-of-seven-bits",
         "A multiplier keeps 7 significant bits.",
         Story("xmos/ai_tools#226", "A scale with a mantissa of 8 bits made errors that one of 16 bits did not."),
-        ArithmeticFault(_few_bits),
+        ArithmeticFault(
+            lambda arithmetic: replace(arithmetic, scaling=Scaling(form=MultiplierForm.FIXED, bits=_FEW_BITS))
+        ),
         _is_product,
         (Cause.WRONG_SCALE,),
     ),
@@ -157,7 +149,7 @@ FAULTS = (
             "apache/tvm#6675",
             "Multipliers that are powers of two got a path of their own, recognised by one magic number.",
         ),
-        ArithmeticFault(_shift_alone),
+        ArithmeticFault(lambda arithmetic: replace(arithmetic, scaling=Scaling(form=MultiplierForm.FIXED, bits=1))),
         _is_product,
         (Cause.WRONG_SCALE,),
     ),
@@ -199,7 +191,7 @@ FAULTS = (
         "add-rounds-each-operand",
         "A sum brings each operand to the result's grid by itself, and rounds it there.",
         Story("pytorch/pytorch#37343", "One backend's quantized add is a step off where another's is right."),
-        ArithmeticFault(_each_operand),
+        ArithmeticFault(lambda arithmetic: replace(arithmetic, adding=Adding(scheme=AddScheme.EACH))),
         of_type("Add", also=is_binary),
         (Cause.ROUNDING,),
     ),

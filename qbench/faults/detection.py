@@ -13,7 +13,7 @@ class Rates:
     Args:
         faults: that changed something somewhere. equivalent: names of those that changed nothing anywhere.
         by_gate: gate → faults that it sees. found: those seen by any gate but (d). missed: names of the others.
-        trials: that were localised. first, third: those whose site is first, or among the first three. named: those
+        trials: that were localized. first, third: those whose site is first, or among the first three. named: those
             whose cause is right.
     """
 

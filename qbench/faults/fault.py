@@ -204,7 +204,7 @@ class Kernel:
     """One node of the lowered graph.
 
     Args:
-        node: as lowered. run: as the machine counts it. made: compiles another node for the same machine.
+        node: as lowered. run: by the rules of the arithmetic. made: compiles another node by the same rules.
     """
 
     node: ir.Node

@@ -37,7 +37,7 @@ class FaultyBackend:
     """``inner`` with a fault at some operators.
 
     Args:
-        inner: an integer machine for faults of kernels and arithmetics; anything for edits of the graph.
+        inner: an integer backend for faults of kernels and arithmetics; anything for edits of the graph.
         placed: the fault, its sites and its seed. Calibration faults have no place in a backend.
 
     Raises:
@@ -100,12 +100,12 @@ class FaultyBackend:
         if isinstance(injection, GraphEdit):
             return self.inner.prepare(edited(graph, self.placed), taps=taps, threads=threads)
         assert isinstance(self.inner, IntegerBackend)
-        return _machine(self.inner, self.placed).prepare(graph, taps=taps, threads=threads)
+        return _faulty_integers(self.inner, self.placed).prepare(graph, taps=taps, threads=threads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultyMachine(FaultyBackend):
-    """An integer machine with a fault in it, which can be watched as any: taps of it change nothing."""
+    """An integer backend with a fault in it, which can be watched as any: taps of it change nothing."""
 
     def surrounded(self, around: KernelWrapper) -> Backend:
         """The same with ``around`` about every kernel, the faulty ones too."""
@@ -141,30 +141,30 @@ def edit_at(model: ir.Model, placed: Placed) -> tuple[str, ...]:
     return done
 
 
-def _machine(inner: IntegerBackend, placed: Placed) -> IntegerBackend:
-    """The machine with the fault in its kernels or its rules."""
+def _faulty_integers(inner: IntegerBackend, placed: Placed) -> IntegerBackend:
+    """``inner`` with the fault in its kernels or its rules."""
     injection = placed.fault.injection
     if isinstance(injection, ArithmeticFault):
-        return replace(inner, arithmetic=_counting_otherwise(inner.arithmetic, injection, placed.sites))
+        return replace(inner, arithmetic=_with_wrong_rules(inner.arithmetic, injection, placed.sites))
     assert isinstance(injection, KernelFault)
     return replace(inner, around=_around(inner, injection, placed))
 
 
-def _counting_otherwise(machine: Arithmetic, injection: ArithmeticFault, sites: Sequence[str]) -> Arithmetic:
-    """``machine`` whose rules for ``sites`` are the fault's, on top of what it has for such operators already."""
+def _with_wrong_rules(arithmetic: Arithmetic, injection: ArithmeticFault, sites: Sequence[str]) -> Arithmetic:
+    """``arithmetic`` whose rules for ``sites`` are the fault's, on top of what it has for such operators already."""
     names = tuple(glob.escape(site) for site in sites)
     overrides = []
-    for own in (*machine.overrides, None):
+    for own in (*arithmetic.overrides, None):
         if own is not None and own.names:
             continue  # a schema has no rules for single nodes except ours
-        base = replace(machine, overrides=(), **({} if own is None else own.changes))  # type: ignore[arg-type]
+        base = replace(arithmetic, overrides=(), **({} if own is None else own.changes))  # type: ignore[arg-type]
         wrong = injection.counted(base)
         differ = {f.name: getattr(wrong, f.name) for f in fields(Override) if f.name not in ("operators", "names")}
-        changes = {name: value for name, value in differ.items() if value != getattr(machine, name)}
+        changes = {name: value for name, value in differ.items() if value != getattr(arithmetic, name)}
         if changes:
             operators = () if own is None else own.operators
             overrides.append(Override(operators=operators, names=names, **changes))
-    return replace(machine, overrides=(*overrides, *machine.overrides))
+    return replace(arithmetic, overrides=(*overrides, *arithmetic.overrides))
 
 
 def _around(inner: IntegerBackend, injection: KernelFault, placed: Placed) -> KernelWrapper:

@@ -87,20 +87,20 @@ def wrong_rewriting(placed: Placed) -> Rewriting:
     return Rewriting(Pipeline((WrongPass(placed.fault.name, placed.sites, placed.seed),)), Policy.EXACT)
 
 
-# One fault in one subject: which gates see it, and what localisation makes of it.
+# One fault in one subject: which gates see it, and what localization reports.
 #
-# A healthy cell is a model under a schema on one of our integer machines. The fault takes the place of one part of its
+# A healthy cell is a model under a schema on one of our integer backends. The fault takes the place of one part of its
 # request, and the same cell is measured:
 #
-#     ENGINE        another backend, which must equal the healthy machine
+#     ENGINE        another backend, which must equal the healthy backend
 #     PASS          a pass behind the quantizer that claims to be exact
 #     CALIBRATION   another profile under the same schema
 #
 # Gates: (a) the relative 0.5 % rule on top-1, or what replaces it; (b) all metrics with labels, by Tango's interval
 # or the bootstrap's; (c) the agreement with fp32, by the suite's floor and by what was accepted on any class; (d) other
-# predictions than the healthy ones, which an accepted result of the same class shows; (e) equality with the machine;
-# (f) the effect that passes claim, tried; (g) the ranges that were calibrated, by those that were accepted on any
-# class.
+# predictions than the healthy ones, which an accepted result of the same class shows; (e) equality with the healthy
+# backend; (f) the effect that passes claim, tried; (g) the ranges that were calibrated, by those that were accepted on
+# any class.
 
 SLACK = 0.02
 """Of all samples, how many fewer than accepted may agree with fp32 on another class."""
@@ -127,10 +127,10 @@ class Trial:
         fault, sites, seed, subject: what was where. stage: of the fault.
         changes: whether any answer or any number that gates look at is another than the healthy one's.
         seen: by which gates.
-        suspects: (node, cause) as localisation ranks them. hit: place of the first that is a site, from 1; None: no
+        suspects: (node, cause) as localization ranks them. hit: place of the first that is a site, from 1; None: no
             suspect is. named: whether the cause given for it is one that is right.
         failed: the sentence with which the faulty cell did not run at all; empty otherwise.
-        unlocalized: that with which localisation gave up; a miss. seconds: of localisation.
+        unlocalized: that with which localization gave up; a miss. seconds: of localization.
     """
 
     fault: str
@@ -158,7 +158,7 @@ class FaultHarness:
     """One subject, healthy, to put faults into.
 
     Args:
-        shared: of the subject. machine: an integer machine that counts it. schema: that it is quantized by.
+        shared: of the subject. machine: an integer backend that computes it. schema: that it is quantized by.
         agreement: share of samples that must agree with fp32, as its suite has it.
         tries_effects: whether gate (f) is used: it checks the claim of a pass node by node, which takes
             minutes for a large network.
@@ -189,7 +189,7 @@ class FaultHarness:
         return draw_sites(fault, model, seed, count)
 
     def try_fault(self, placed: Placed, *, samples: int) -> Trial:
-        """Put ``placed`` into the subject, judge it by every gate, and localise it on ``samples``; 0: do not."""
+        """Put ``placed`` into the subject, judge it by every gate, and localize it on ``samples``; 0: do not."""
         fault = placed.fault
         trial = Trial(
             fault=fault.name,

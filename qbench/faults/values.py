@@ -78,17 +78,9 @@ def _wraps(kernel: Kernel, _: Random) -> KernelFunction:
     return changed(wide, cut)
 
 
-def _next_entry(kernel: Kernel, _: Random) -> KernelFunction:
-    return fed(kernel.run, lambda array: _shifted(array, 1))
-
-
 def _few_entries(kernel: Kernel, _: Random) -> KernelFunction:
     step = 256 // _ENTRIES
     return fed(kernel.run, lambda array: np.asarray((array.astype(np.int64) // step * step).astype(array.dtype)))
-
-
-def _one_low(kernel: Kernel, _: Random) -> KernelFunction:
-    return changed(kernel.run, lambda array: _shifted(array, -1))
 
 
 def _wraps_at_one(kernel: Kernel, _: Random) -> KernelFunction:
@@ -149,7 +141,7 @@ FAULTS = (
         "table-off-by-one",
         "A function of one value reads its table one entry too far.",
         Story("pytorch/executorch#18873", "Part of a sigmoid's table was shifted by one, as its levels were 255."),
-        KernelFault(_next_entry),
+        KernelFault(lambda kernel, _: fed(kernel.run, lambda array: _shifted(array, 1))),
         of_type(*_TABLES, also=_is_unary),
         (Cause.TABLE,),
     ),
@@ -165,7 +157,7 @@ FAULTS = (
         "softmax-one-step-low",
         "Every level of a softmax is one too low.",
         Story("microsoft/onnxruntime#14640", "Whether the step of a softmax is 1/127 or 1/128 had to be settled."),
-        KernelFault(_one_low),
+        KernelFault(lambda kernel, _: changed(kernel.run, lambda array: _shifted(array, -1))),
         of_type("Softmax", also=_is_unary),
         (Cause.ROUNDING, Cause.TABLE),
     ),

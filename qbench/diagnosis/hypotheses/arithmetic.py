@@ -11,6 +11,7 @@ import numpy as np
 from qbench.diagnosis.hypotheses.hypothesis import MOST, Explanation, Floats, Product, UnitEvidence, counted, heaviest
 from qbench.diagnosis.hypotheses.range import Cost
 from qbench.diagnosis.operators.check import other_rules
+from qbench.graph import OPERATORS
 from qbench.judging import Cause
 from qbench.numerics import Accumulator, Arithmetic, MultiplierForm, Overflow, Rounding, Scaling, Stage, held
 
@@ -33,10 +34,7 @@ def pairs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     else:
         other = Accumulator(bits=own.bits, overflow=own.overflow, pair_bits=PAIR_BITS)
         words = f"summing pairs of products in {PAIR_BITS} bits"
-    arithmetic = replace(facts.arithmetic, accumulator=other, overrides=_without_accumulators(facts.arithmetic))
-    levels = counted(facts.captured, arithmetic, facts.feeds)
-    if levels is not None:
-        yield facts.weigh_levels(Cause.PAIR_SATURATION, words, levels)
+    yield facts.weigh_arithmetic(Cause.PAIR_SATURATION, words, arithmetic=_summing(facts.arithmetic, other))
 
 
 def own_pairs(facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -48,10 +46,7 @@ def own_pairs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     cost = Cost.of(facts) if own.pair_bits and facts.claimed and facts.is_product else None
     if cost is None or not cost.is_high:
         return
-    arithmetic = replace(
-        facts.arithmetic, accumulator=Accumulator(bits=own.bits), overrides=_without_accumulators(facts.arithmetic)
-    )
-    levels = counted(captured, arithmetic, captured.fed)
+    levels = counted(captured, _summing(facts.arithmetic, Accumulator(bits=own.bits)), captured.fed)
     if levels is None or levels.shape != cost.x.shape:
         return
     share = 1 - float(((levels - cost.x) ** 2).sum()) / cost.error
@@ -93,8 +88,8 @@ def rules(facts: UnitEvidence) -> Iterator[Explanation | None]:
     own = facts.arithmetic.at(node.op_type, str(node.name))
     for words, other in (*other_rules(own, node.op_type), *_twice(own)):
         cause = _cause(own, other)
-        if cause is not None and (levels := counted(facts.captured, other, facts.feeds)) is not None:
-            yield facts.weigh_levels(cause, words, levels)
+        if cause is not None:
+            yield facts.weigh_arithmetic(cause, words, arithmetic=other)
 
 
 def _twice(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
@@ -138,14 +133,19 @@ def _cause(own: Arithmetic, other: Arithmetic) -> Cause | None:
     return Cause.ROUNDING
 
 
-def _without_accumulators(arithmetic: Arithmetic) -> tuple:  # type: ignore[type-arg]
-    return tuple(one for one in arithmetic.overrides if one.accumulator is None)
+def _summing(arithmetic: Arithmetic, accumulator: Accumulator) -> Arithmetic:
+    """``arithmetic`` with ``accumulator`` in all nodes."""
+    overrides = tuple(one for one in arithmetic.overrides if one.accumulator is None)
+    return replace(arithmetic, accumulator=accumulator, overrides=overrides)
 
 
-_FUNCTIONS = frozenset(
-    {"Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Erf", "Exp", "Gelu", "Softmax", "Elu", "Log", "Softplus", "Mish"}
-    | {"Swish", "Sqrt", "Reciprocal", "Pow", "LogSoftmax", "Celu", "Selu", "LeakyRelu", "Softsign", "Sin", "Cos"}
-)
+_FUNCTIONS = frozenset(name for name, spec in OPERATORS.items() if spec.table) | {
+    "LeakyRelu",
+    "LogSoftmax",
+    "Softmax",
+    "Swish",
+}
+"""Operators that engines compute by a table, or whose exponentials they do."""
 _REST = 0.6
 
 

@@ -1,12 +1,11 @@
 """Limits that are missing, moved or merged."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, UnitEvidence, counted
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, UnitEvidence
 from qbench.diagnosis.units import limits_of
 from qbench.graph import clip_of_levels, grid_of, only_consumer, own_copy, producer, values_by_name
 from qbench.judging import Cause
@@ -72,18 +71,15 @@ def chains(facts: UnitEvidence) -> Iterator[Explanation | None]:
 
     Only a graph before a pass has inner quantized values; every other unit ends at quantized values.
     """
-    inside = [str(node.outputs[0].name) for node in _inside(facts.captured.unit.graph.graph)]
+    graph = facts.captured.unit.graph
+    inside = [str(node.outputs[0].name) for node in _inside(graph.graph)]
     for names in dict.fromkeys((*((name,) for name in inside), tuple(inside)) if inside else ()):
         where = ", ".join(names)
         for is_limited, cause, words in (
             (True, Cause.ROUNDING, f"numbers that are not rounded to '{where}' in between"),
             (False, Cause.ABSORBED_CLIP, f"numbers that '{where}' does not hold back in between"),
         ):
-            unit = facts.captured.unit
-            edited = replace(unit, graph=_without(unit.graph, names, is_limited))
-            levels = counted(replace(facts.captured, unit=edited), facts.arithmetic, facts.feeds)
-            if levels is not None:
-                yield facts.weigh_levels(cause, words, levels)
+            yield facts.weigh_arithmetic(cause, words, graph=_without(graph, names, is_limited))
 
 
 def _inside(graph: ir.Graph) -> list[ir.Node]:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Interior, Mask, UnitEvidence
 from qbench.diagnosis.hypotheses.layout import orders
 from qbench.diagnosis.hypotheses.range import Cost
+from qbench.diagnosis.hypotheses.scale import fitted_factor
 from qbench.diagnosis.rank import is_corrected
 from qbench.graph import constant_value, node_key
 from qbench.judging import Cause
@@ -321,7 +322,7 @@ def _channel(facts: UnitEvidence, channel: int) -> tuple[float, float, float, fl
     )
     if not differing.any() or int(inside.sum()) < _LEAST:
         return 0.0, 1.0, 1.0, 0.0
-    return _offset(real, found, inside), _fitting_slope(real, found, inside), *_line(real, found, inside)
+    return _offset(real, found, inside), fitted_factor(real, found, inside), *_line(real, found, inside)
 
 
 def _offset(real: Floats, found: Floats, inside: Mask) -> float:
@@ -336,9 +337,3 @@ def _line(real: Floats, found: Floats, inside: Mask) -> tuple[float, float]:
     spread = float(((t - t.mean()) ** 2).sum())
     slope = float(((t - t.mean()) * (y - y.mean())).sum()) / spread if spread > 1 else 1.0
     return slope, float(y.mean() - slope * t.mean())
-
-
-def _fitting_slope(real: Floats, found: Floats, inside: Mask) -> float:
-    chosen = inside & (np.abs(real) > 1)
-    energy = float((real[chosen] ** 2).sum())
-    return float((real * found)[chosen].sum()) / energy if energy else 1.0

@@ -343,6 +343,16 @@ class UnitEvidence:
         disturbed = self.looked_at & ~self.differing & ~same & (levels != self.correct)
         return self._weighed(cause, words, int((self.differing & same).sum()), int(disturbed.sum()))
 
+    def weigh_arithmetic(
+        self, cause: Cause, words: str, *, arithmetic: Arithmetic | None = None, graph: ir.Model | None = None
+    ) -> Explanation | None:
+        """The explanation by a mistake that gives the result of another ``arithmetic``, or of another ``graph``."""
+        captured = self.captured
+        if graph is not None:
+            captured = replace(captured, unit=replace(captured.unit, graph=graph))
+        levels = counted(captured, arithmetic or self.arithmetic, self.feeds)
+        return None if levels is None else self.weigh_levels(cause, words, levels)
+
     def weigh_reals(self, cause: Cause, words: str, real: Floats, share: float = 1.0) -> Explanation | None:
         """The explanation by a mistake with ``real`` before rounding; ``share`` is a factor of the weight."""
         shown = np.broadcast_to(real, self.found.shape) if np.ndim(real) <= self.found.ndim else real

@@ -1,13 +1,12 @@
 """Scales of another channel, multipliers of few bits, operands that are not rescaled to one scale."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.diagnosis.hypotheses.arithmetic import multipliers
-from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Product, UnitEvidence, counted
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Mask, Product, UnitEvidence
 from qbench.graph import constant_value
 from qbench.judging import Cause
 from qbench.numerics import dequantize
@@ -36,7 +35,7 @@ def scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
             yield from _scaled(facts, product, facts.along(other / scales), words)
     for words, held in _stored(scales):
         yield from _scaled(facts, product, facts.along(held / scales), words)
-    factor = ratio(facts, facts.real)
+    factor = fitted_factor(facts.real, facts.found, facts.inside)
     yield from _scaled(
         facts, product, np.asarray(factor), f"a multiplier {factor:.4g} times the right one", fitted=True
     )
@@ -134,11 +133,10 @@ def stored_scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
     product = Product.of(facts) if facts.claimed else None
     if product is None:
         return
-    unit = facts.captured.unit
     for words, held in _stored(product.scales):
         if np.array_equal(held, product.scales):
             continue
-        model = unit.graph.clone()
+        model = facts.captured.unit.graph.clone()
         pair = next(node for node in model.graph if node.outputs[0].name == product.weight)
         old = pair.inputs[1]
         array = None if old is None else constant_value(old)
@@ -148,9 +146,7 @@ def stored_scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
         tensor = ir.tensor(held.reshape(array.shape).astype(np.float32), name=name)
         model.graph.initializers[name] = value = ir.Value(name=name, const_value=tensor)
         pair.replace_input_with(1, value)
-        levels = counted(replace(facts.captured, unit=replace(unit, graph=model)), facts.arithmetic, facts.feeds)
-        if levels is not None:
-            yield facts.weigh_levels(Cause.WRONG_SCALE, words, levels)
+        yield facts.weigh_arithmetic(Cause.WRONG_SCALE, words, graph=model)
 
 
 def _stored(scales: Floats) -> Iterator[tuple[str, Floats]]:
@@ -163,15 +159,15 @@ def _stored(scales: Floats) -> Iterator[tuple[str, Floats]]:
     yield "weights' scales as powers of two", np.exp2(np.rint(np.log2(scales)))
 
 
-def ratio(facts: UnitEvidence, real: Floats) -> float:
-    """The factor of ``real`` that fits the found values best, where nothing is clamped."""
-    inside = facts.inside & (np.abs(real) > 1)
-    energy = float((real[inside] ** 2).sum())
-    return float((facts.found * real)[inside].sum()) / energy if energy else 1.0
+def fitted_factor(real: Floats, found: Floats, inside: Mask) -> float:
+    """The factor of ``real`` that fits ``found`` best, among the values ``inside`` that are larger than a step."""
+    chosen = inside & (np.abs(real) > 1)
+    energy = float((real[chosen] ** 2).sum())
+    return float((found * real)[chosen].sum()) / energy if energy else 1.0
 
 
 def _whole(facts: UnitEvidence) -> Explanation | None:
-    factor = ratio(facts, facts.real)
+    factor = fitted_factor(facts.real, facts.found, facts.inside)
     if abs(factor - 1) < 1e-3:
         return None
     words = f"a multiplier {factor:.4g} times the right one"
