@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from qbench.subjects.catalogue import model_catalogue as model_catalogue
     from qbench.subjects.catalogue import needed_packages as needed_packages
     from qbench.subjects.digits import digits_arrays as digits_arrays
-    from qbench.subjects.embeddings import NearestNeighbour as NearestNeighbour
-    from qbench.subjects.embeddings import Verification as Verification
     from qbench.subjects.model_files import only_graph as only_graph
     from qbench.subjects.model_files import read_graph as read_graph
     from qbench.subjects.model_files import read_network as read_network
@@ -61,6 +59,8 @@ if TYPE_CHECKING:
     from qbench.subjects.subject import task_answers as task_answers
     from qbench.subjects.tasks import GRAPH as GRAPH
     from qbench.subjects.tasks import Classification as Classification
+    from qbench.subjects.tasks import NearestNeighbour as NearestNeighbour
+    from qbench.subjects.tasks import Verification as Verification
     from qbench.subjects.tasks import WholeOutput as WholeOutput
     from qbench.subjects.tasks import best_classes as best_classes
     from qbench.subjects.tasks import finite_rows as finite_rows
