@@ -146,7 +146,7 @@ def test_a_cell_that_is_not_what_another_backend_is_is_never_accepted(known, sco
     assert found.baseline is known
     assert asked == [slug]
     (refusal,) = found.refusals
-    assert refusal.reason == "3 of 100 elements differ from ort-cpu-noopt: equal_to ort-cpu-noopt (suite smoke)"
+    assert refusal.reason.endswith(": equal_to ort-cpu-noopt (suite smoke)")
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,7 @@ def test_an_expired_entry_prevents_no_acceptance_and_gives_one_notice(known):
     assert {row.cell for row in found.rows} == {SLUG, "ort-cpu+new"}
     assert not found.refusals
     (notice,) = found.notices
-    assert notice.startswith("The quarantine entry 'mobilenet_v2::*' ended on 2026-12-31 and prevents no acceptance")
-    assert "ask kernels for a new date" in notice
+    assert all(fact in notice for fact in ("'mobilenet_v2::*'", "2026-12-31", "kernels"))
     held = accept(known, WORSE, quarantine=[entry("mobilenet_v2::*")], today=datetime.date(2026, 12, 31))
     assert held.refusals[0].is_listed
     assert not held.notices
@@ -312,7 +311,7 @@ def test_what_is_not_finite_is_never_accepted(known):
     scores = (dataclasses.replace(top1(758), interval=(float("nan"), 0.0)), per(104), agreement(940))
     found = accept(known, measured(*scores, predictions="p2"))
     assert not found.rows
-    assert [refusal.reason for refusal in found.refusals] == ["top1@photos is not a finite number"]
+    assert [refusal.reason.partition(" ")[0] for refusal in found.refusals] == ["top1@photos"]
 
 
 def test_a_reference_is_replaced_for_a_reason_only(known):

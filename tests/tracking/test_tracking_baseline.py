@@ -204,7 +204,7 @@ def test_a_link_to_nothing_is_not_a_missing_baseline(path, part):
     with pytest.raises(StoreError) as caught:
         load_baseline(path)
     assert not isinstance(caught.value, DamagedError)
-    assert caught.value.found == "a symbolic link to a file that does not exist"
+    assert "symbolic link" in caught.value.found
 
 
 def test_what_cannot_be_read_is_not_damaged(path, monkeypatch):

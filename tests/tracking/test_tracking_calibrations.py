@@ -135,7 +135,7 @@ def test_a_damaged_range_is_told(tmp_path, known, word):
     table = json.loads(path.read_text())
     table["calibrations"]["default"]["x"] = word
     path.write_text(json.dumps(table))
-    with pytest.raises(StoreError, match="calibrated range in another form"):
+    with pytest.raises(StoreError, match="in another form"):
         load_baseline(path)
 
 
@@ -151,7 +151,7 @@ def test_a_record_brings_them_back():
 def test_a_record_with_strange_ranges_is_refused(ranges):
     written = dict(line(calibrated(SEEN)))
     written["calibrated"] = {"key": "default", "ranges": ranges}
-    with pytest.raises(InputError, match="calibrated ranges that cannot be read"):
+    with pytest.raises(InputError, match="cannot be read"):
         record_of_line(written).measurement()
 
 
@@ -164,5 +164,5 @@ def test_a_borrowed_reference_brings_none(known):
 @pytest.mark.parametrize("text", [b'{"x": "0 1"' + b" " * (1 << 24) + b"}", b"[" * 100_000])
 def test_ranges_that_unpack_to_too_much_are_one_sentence(text):
     words = {"key": "default", "ranges": base64.b64encode(zlib.compress(text)).decode()}
-    with pytest.raises(InputError, match="ranges that cannot be read"):
+    with pytest.raises(InputError, match="cannot be read"):
         record_of_line({**json.loads(json.dumps(line(calibrated(SEEN)))), "calibrated": words}).measurement()

@@ -71,7 +71,10 @@ def test_what_a_later_qbench_knows_does_not_break_an_older_reader():
     _, finding = finding_of_line(line)
     assert finding.nodes == FINDING.nodes
     assert finding.suspects == FINDING.suspects
-    assert finding.notes == (*FINDING.notes, "conv2: moonlight (a cause that this qbench does not know); it shone")
+    *others, note = finding.notes
+    assert tuple(others) == FINDING.notes
+    assert note.startswith("conv2: moonlight (")
+    assert note.endswith("; it shone")
 
 
 @pytest.mark.parametrize(

@@ -222,10 +222,10 @@ def test_files_that_are_no_runs_are_told_each_time_until_they_are(tmp_path, plac
         for _ in range(2):
             done = index.update(folder)
             assert done.unreadable == 1
-            assert [sentence.partition(":")[0] for sentence in done.problems] == [
-                f"Reading the run file '{folder / 'bad.jsonl'}'",
-                f"'{folder / 'newer.jsonl'}' was written by a newer qbench (qbench-run/9, not qbench-run/1)",
-            ]
+            bad, newer = done.problems
+            assert f"'{folder / 'bad.jsonl'}'" in bad
+            assert newer.startswith(f"'{folder / 'newer.jsonl'}' ")
+            assert "(qbench-run/9, not qbench-run/1)" in newer
             assert index.problems == done.problems
         assert len(index.runs()) == 2
         (folder / "bad.jsonl").unlink()
@@ -302,7 +302,7 @@ def test_an_index_of_another_version_is_made_anew_or_refused(tmp_path, place):
         assert index.update(tmp_path / "h").added == 2
         assert not sqlalchemy.inspect(engine).has_table("qbench_of_old")
         call_it(99)
-        with pytest.raises(InputError, match="version 99, made by a newer qbench"):
+        with pytest.raises(InputError, match="version 99"):
             index.update(tmp_path / "h")
         assert index.update(tmp_path / "h", rebuild=True).added == 2
         same(index, tmp_path / "h")
@@ -316,7 +316,7 @@ def test_reading_where_there_is_none_makes_none(tmp_path, place):
 
 @pytest.mark.parametrize("place", ["mysql://host/db", "sqlite:x://y", "://", "postgresql://host:port/db"])
 def test_a_place_that_is_none_is_one_sentence(place):
-    with pytest.raises(InputError, match="expected the path of an SQLite file"):
+    with pytest.raises(InputError, match="expected the path of an SQLite"):
         HistoryIndex(place)
 
 

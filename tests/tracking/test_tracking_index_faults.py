@@ -115,7 +115,7 @@ def test_a_full_disk(tmp_path):
     files = held(folder)
     with HistoryIndex(place) as one:
         sqlalchemy.event.listen(one._engine, "connect", lambda c, _: c.execute("PRAGMA max_page_count=1"))
-        with pytest.raises(StoreError, match="found database or disk is full"):
+        with pytest.raises(StoreError, match="disk is full"):
             one.update(folder)
         assert one.rows() == before
     assert held(folder) == files
@@ -143,7 +143,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path, content):
     folder, path = history(tmp_path / "h"), tmp_path / "index.sqlite"
     path.write_bytes(content)
     with HistoryIndex(str(path)) as one:
-        with pytest.raises(StoreError, match=r"expected an SQLite database\. .*'qbench history index --rebuild'"):
+        with pytest.raises(StoreError, match="'qbench history index --rebuild'"):
             one.update(folder)
         with pytest.raises(StoreError, match="Reading the index"):
             one.rows()

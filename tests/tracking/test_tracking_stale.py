@@ -48,10 +48,12 @@ def test_a_damaged_baseline_of_a_model_that_is_there_is_left_to_others(folder):
     )
 
 
-def test_the_sentences_count_name_and_say_what_to_type(folder):
-    models, cells = stale_entry_notes(find_stale_entries(folder, "smoke", CELLS), PATH)
-    assert models.startswith("2 baselines are left over (no such model in the suite 'smoke'): broken, gone; ")
-    assert cells.endswith(f"removed by: pytest {PATH} --collect-only --qbench-prune")
+def test_the_sentences_count_name_and_say_what_to_type(folder, golden):
+    notes = stale_entry_notes(find_stale_entries(folder, "smoke", CELLS), PATH)
+    models, cells = notes
+    assert ": broken, gone; " in models
+    assert f"pytest {PATH} --collect-only --qbench-prune" in cells
+    golden("tracking/stale.txt", "\n".join(notes))
     assert stale_entry_notes((), PATH) == ()
 
 
@@ -96,7 +98,7 @@ def test_results_of_a_former_model_go_class_by_class_and_a_cell_with_its_last(fo
     cells = [Cell("smoke", "mobilenet_v2", *slug.split("+")) for slug in SLUGS]
     found = [one for one in find_stale_entries(folder, "smoke", cells) if one.model == "mobilenet_v2"]
     assert len(found) == 3
-    assert stale_entry_notes(found[-1:], PATH)[0].startswith("1 baseline is left over (of a former model")
+    assert stale_entry_notes(found[-1:], PATH)[0].startswith("1 baseline ")
     prune_stale_entries(folder, found)
     left = load_baseline(path).cells
     assert {slug: set(cell.accepted) for slug, cell in left.items()} == {SLUGS[0]: {str(HERE)}}
@@ -107,7 +109,7 @@ def test_folders_without_a_suite_are_named_and_nothing_more(folder, tmp_path):
     suites = tmp_path / "suites"
     suites.mkdir()
     (note,) = orphan_notes(folder, suites, ".qbench.toml")
-    assert note == f"'{folder.name}/smoke' holds baselines, but 'suites' has no suite 'smoke'."
+    assert note.startswith(f"'{folder.name}/smoke' ")
     (suites / "smoke.qbench.toml").touch()
     assert orphan_notes(folder, suites, ".qbench.toml") == ()
 
@@ -125,9 +127,8 @@ def test_what_a_lost_variant_was_calibrated_by_goes_with_it(folder):
     save_baseline(path, dataclasses.replace(load_baseline(path), calibrations=by_key))
     cells = [*CELLS, Cell("smoke", "mobilenet_v2", "ort-cpu", "w8a8_asym_pc", "calib32")]
     found = [one for one in find_stale_entries(folder, "smoke", cells) if one.is_calibration]
-    assert [(one.name, one.why) for one in found] == [
-        ("mobilenet_v2::calibration:default+calib8", "no such variant in the suite 'smoke'")
-    ]
+    assert [one.name for one in found] == ["mobilenet_v2::calibration:default+calib8"]
+    assert found[0].why.startswith("no such variant ")
     before = load_baseline(path).cells
     prune_stale_entries(folder, found)
     after = load_baseline(path)
