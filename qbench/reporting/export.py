@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from qbench.errors import unknown_name
 from qbench.judging import Outcome
 from qbench.reporting.columns import CSV
+from qbench.reporting.view import GREEN
 from qbench.storage import csv_text as table_text
 from qbench.storage import neutral_json, neutral_text
 from qbench.tracking import CellRecord, MetricRecord, MetricRow, Run, metric_rows
@@ -111,8 +112,6 @@ def _shown(value: float, nature: MetricRecord) -> float:
 # are properties, ``top1@photos:hits`` and the like. An interrupted run gets an error of its own; otherwise it would
 # look like a small green run.
 
-_GREEN = {outcome.value for outcome in Outcome if not outcome.is_red}
-
 
 def junit_text(runs: Iterable[Run]) -> Iterator[str]:
     """``runs`` as one JUnit file."""
@@ -152,7 +151,7 @@ def _case(suite: Element, record: CellRecord) -> str:
     _properties(case, cell_facts(record))
     outcome = record.outcome
     kind = "error" if outcome == Outcome.ERROR.value else "skipped" if outcome == Outcome.UNSUPPORTED.value else ""
-    kind = kind or ("" if outcome in _GREEN else "failure")
+    kind = kind or ("" if outcome in GREEN else "failure")
     if kind:
         message = _legal(f"{outcome}: {record.headline}")
         parts = filter(None, (record.rule, *record.notices, record.remedy))

@@ -80,7 +80,7 @@ class CellView:
     @property
     def is_red(self) -> bool:
         """Whether it fails the run; an outcome that this version does not know is red, so that it is seen."""
-        return self.record.outcome not in _GREEN and not self.record.excused
+        return self.record.outcome not in GREEN and not self.record.excused
 
     @property
     def seconds(self) -> float | None:
@@ -137,7 +137,7 @@ class RunView:
 # Lines of a run file → view values. A value that is missing or of the wrong type becomes empty, never an error: a run
 # file outlives the code that wrote it.
 
-_GREEN = {*(outcome.value for outcome in Outcome if not outcome.is_red), ABSENT}
+GREEN = frozenset((*(outcome.value for outcome in Outcome if not outcome.is_red), ABSENT))
 
 
 def text_of(value: object, default: str = "") -> str:
@@ -167,12 +167,6 @@ def real_of(value: object) -> float | None:
 def table_of(value: object) -> Mapping[str, Any]:
     """``value`` when it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
-
-
-def read_key(record: CellRecord) -> CellKey:
-    """Which cell a record is about."""
-    model, backend, schema = (text_of(axis) or "?" for axis in (record.model, record.backend, record.schema))
-    return CellKey(model, backend, schema, text_of(record.variant))
 
 
 def read_metrics(record: CellRecord) -> tuple[MetricView, ...]:
@@ -216,8 +210,10 @@ def read_cell(record: CellRecord) -> CellView:
             structs.replace(gate, **{name: text_of(getattr(gate, name)) for name in words}) for gate in record.gates
         ),
     )
+    model, backend, schema = (text_of(axis) or "?" for axis in (record.model, record.backend, record.schema))
+    key = CellKey(model, backend, schema, text_of(record.variant))
     metrics = read_metrics(record)
-    return CellView(key=read_key(record), record=record, metrics=metrics, lead=lead_metric(metrics, record.gates))
+    return CellView(key=key, record=record, metrics=metrics, lead=lead_metric(metrics, record.gates))
 
 
 def read_run(run: Run) -> RunView:

@@ -122,7 +122,9 @@ def _times(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None) 
     """When each run began, in seconds: its stamp, or where that cannot be the time of its commit."""
     started = [_seconds(header.get("started")) for header in headers]
     late = _latest_time(started, now)
-    return [_believed(time, committed, late) for time, committed in zip(started, map(_committed, headers), strict=True)]
+    commits = (header.get("commit") for header in headers)
+    committed = [_seconds(one.get("committed")) if isinstance(one, Mapping) else -math.inf for one in commits]
+    return [_believed(time, commit_time, late) for time, commit_time in zip(started, committed, strict=True)]
 
 
 def _latest_time(started: Sequence[float], now: datetime.datetime | None) -> float:
@@ -137,11 +139,6 @@ def _believed(started: float, committed: float, late: float) -> float:
     if started > late or committed - started > _SKEW_S:
         return committed
     return started
-
-
-def _committed(header: Mapping[str, Any]) -> float:
-    commit = header.get("commit")
-    return _seconds(commit.get("committed")) if isinstance(commit, Mapping) else -math.inf
 
 
 def _seconds(stamp: object) -> float:
