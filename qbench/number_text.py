@@ -55,6 +55,12 @@ def points(change: float, digits: int = 2, *, unit: bool = True) -> str:
     return signed(100 * change, digits) + (" pp" if unit else "")
 
 
+def change_text(change: float, unit: str, *, digits: int = 5) -> str:
+    """A change of a value in its unit, zero with a plus: ``−1.25 pp``, or so many digits: ``−2.1 dB``."""
+    text = f"{100 * change:+.2f} pp" if unit == "%" else f"{change:+.{digits}g} {unit}".rstrip()
+    return text.replace("-0.00 pp", "+0.00 pp").replace("-", MINUS)
+
+
 def value_text(value: float, unit: str) -> str:
     """A value of a metric in its unit: ``93.25 %``, ``35.213 dB``."""
     return percent(value) if unit == "%" else f"{value:.5g} {unit}".strip()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import ExitCode
-from qbench.cli.options import choose_schema, declare_calibration, declare_data, declare_json, declare_threads
+from qbench.cli.options import choose_schema, declare_calibration, declare_data, declare_json, declare_threads, names_of
 from qbench.cli.printing import print_json, put, say
 from qbench.errors import IncomparableError, InputError, QbenchError, UnavailableError
 from qbench.number_text import counted, percent
@@ -366,7 +366,7 @@ def _task(arguments: argparse.Namespace, there: Mapping[str, Path]) -> "PackageT
     if there:
         known = tuple(there)
     elif arguments.versions:
-        known = tuple(one.strip() for one in arguments.versions.split(",") if one.strip())
+        known = tuple(names_of(arguments.versions))
     else:
         known = offered_versions(package, Path(base) if base else None)
     asked = {name: content_of(str(value)) for name in _ASKED if (value := getattr(arguments, name)) is not None}

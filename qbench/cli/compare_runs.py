@@ -8,7 +8,7 @@ from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import declare_history, find_run
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
-from qbench.number_text import counted
+from qbench.number_text import change_text, counted
 
 if TYPE_CHECKING:
     from qbench.tracking import CellChange, MetricChange, Run
@@ -78,7 +78,7 @@ def _line(row: "CellChange") -> tuple[str, str, str, str]:
 
 
 def _numbers(metric: "MetricChange") -> str:
-    """``top1 356 → 350 of 360 (-1.67 pp, worse)`` or ``sqnr 35.2 → 33.1 dB (-2.1 dB, worse)``."""
+    """``top1 356 → 350 of 360 (−1.67 pp, worse)`` or ``sqnr 35.2 → 33.1 dB (−2.1 dB, worse)``."""
     if metric.unit == "%" and not metric.is_distance:
         old, new = ("—" if hits is None else str(hits) for hits in (metric.old, metric.new))
         unit = f"of {metric.out_of}"
@@ -89,8 +89,7 @@ def _numbers(metric: "MetricChange") -> str:
     values = f"{metric.metric} {new if old == new else f'{old} → {new}'} {unit}".rstrip()
     if not metric.moved:
         return values
-    step = f"{100 * metric.moved:+.2f} pp" if metric.unit == "%" else f"{metric.moved:+.3g} {metric.unit}".rstrip()
-    return f"{values} ({step}, {'worse' if metric.is_worse else 'better'})"
+    return f"{values} ({change_text(metric.moved, metric.unit, digits=3)}, {'worse' if metric.is_worse else 'better'})"
 
 
 COMMAND = Command(

@@ -15,13 +15,15 @@ from qbench.cli.options import (
     declare_cache,
     declare_calibration,
     declare_json,
+    declare_metrics,
     declare_model,
     declare_threads,
+    names_of,
     refuse_idle_rules,
 )
 from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError
-from qbench.number_text import rough_percent
+from qbench.number_text import MINUS, change_text, rough_percent
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -93,7 +95,12 @@ def print_parts(parts: "Sequence[LossParts]", backend: str) -> None:
 def _step(part: "Part", unit: str) -> tuple[str, str, str, str]:
     scale, word, digits = (100, "pp", ".2f") if unit == "%" else (1, unit, ".4f")
     change = round(scale * part.change, int(digits[1])) + 0.0  # what rounds to nothing has no sign of its own
-    return _value(part.after, part, unit), f"{change:+{digits}} {word}".rstrip(), str(part.losses), str(part.gains)
+    return (
+        _value(part.after, part, unit),
+        f"{change:+{digits}} {word}".rstrip().replace("-", MINUS),
+        str(part.losses),
+        str(part.gains),
+    )
 
 
 def _value(hits: int, part: "Part", unit: str) -> str:
@@ -245,7 +252,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
     counted = counted_backend(backend) if arguments.counters else None
     backend = backend if counted is None else counted
     schema = choose_schema(arguments.schema) if arguments.schema else None
-    metrics = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
+    metrics = names_of(arguments.metrics)
     subject = build_subject(
         arguments.fp32 or arguments.model,
         arguments.data,
@@ -309,12 +316,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fp32", metavar="MODEL", help="the float model that MODEL, which is quantized already, is compared with"
     )
-    parser.add_argument(
-        "--metrics",
-        metavar="M,…",
-        default="",
-        help="metrics, such as top1,top5,agreement (default: those that fit the task)",
-    )
+    declare_metrics(parser)
     declare_threads(parser)
     parser.add_argument(
         "--parts",
@@ -457,20 +459,11 @@ def _score_row(before: "Score", after: "Score") -> tuple[str, ...]:
         valued(before, before.value) if is_own else "",
         valued(after, after.value),
         str(after.out_of),
-        _change(after) if is_own else "",
-        "" if interval is None else f"{_points(interval[0])} … {_points(interval[1])}",
+        change_text(-after.drop / after.out_of, after.unit) if is_own else "",
+        "" if interval is None else " … ".join(change_text(end, "%").removesuffix(" pp") for end in interval),
         str(after.losses),
         str(after.gains),
     )
-
-
-def _change(after: "Score") -> str:
-    change = -after.drop / after.out_of
-    return f"{_points(change)} pp" if after.unit == "%" else f"{change:+.5g} {after.unit}".rstrip()
-
-
-def _points(share: float) -> str:
-    return f"{100 * share:+.2f}".replace("-0.00", "+0.00")
 
 
 def _against_labels(score: "Score") -> bool:

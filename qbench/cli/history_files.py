@@ -95,6 +95,11 @@ def declare_trends(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--project", metavar="DIR", default=".", help="checkout whose commits order the runs (default: this folder)"
     )
+    declare_annotations(parser)
+
+
+def declare_annotations(parser: argparse.ArgumentParser) -> None:
+    """``--annotations FILE``."""
     parser.add_argument(
         "--annotations", metavar="FILE", help="file of annotations (default: annotations.toml in the history)"
     )

@@ -18,13 +18,15 @@ from qbench.cli.options import (
     declare_calibration,
     declare_data,
     declare_json,
+    declare_metrics,
     declare_model,
     declare_threads,
+    names_of,
     refuse_idle_rules,
 )
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
-from qbench.number_text import counted, rough_percent
+from qbench.number_text import MINUS, counted, rough_percent
 
 if TYPE_CHECKING:
     from qbench.diagnosis import RepeatableCell
@@ -79,7 +81,7 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
 
     backend, schema = choose_backend(arguments.backend), choose_schema(arguments.schema)
     _require_samples(arguments, schema)
-    metrics = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
+    metrics = names_of(arguments.metrics)
     subject = build_subject(arguments.model, arguments.data, arguments.calib, metrics, arguments.calib_count)
     cache = choose_cache(arguments.cache)
     tolerance = None if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
@@ -131,12 +133,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     declare_data(parser, "scored samples", is_required=True)
     declare_calibration(parser)
-    parser.add_argument(
-        "--metrics",
-        metavar="M,…",
-        default="",
-        help="metrics, such as top1,top5,agreement (default: those that fit the task)",
-    )
+    declare_metrics(parser)
     parser.add_argument(
         "--tolerance",
         metavar="R",
@@ -327,7 +324,7 @@ def _row(node: "NodeErrors") -> tuple[str, ...]:
         node.node,
         _decibels(node.cumulative),
         _decibels(node.isolated),
-        "" if node.gain_db is None else f"{node.gain_db:+.2f}",
+        "" if node.gain_db is None else f"{node.gain_db:+.2f}".replace("-", MINUS),
         "" if steps is None else f"{steps:.3f}",
         rough_percent(node.clipped_low + node.clipped_high),
         rough_percent(node.ties),

@@ -59,6 +59,21 @@ def declare_calibration(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def declare_metrics(parser: argparse.ArgumentParser) -> None:
+    """``--metrics M,…``, which ``names_of`` reads."""
+    parser.add_argument(
+        "--metrics",
+        metavar="M,…",
+        default="",
+        help="metrics, such as top1,top5,agreement (default: those that fit the task)",
+    )
+
+
+def names_of(text: str) -> list[str]:
+    """The names in ``text``, between commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def declare_backend(parser: argparse.ArgumentParser) -> None:
     """``--backend B``: what runs the model."""
     parser.add_argument(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.history_files import declare_history, find_run, open_history
+from qbench.cli.history_files import declare_annotations, declare_history, find_run, open_history
 from qbench.cli.options import declare_baselines
 from qbench.cli.printing import print_commands, print_json, put, say
 from qbench.errors import InputError
@@ -42,9 +42,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--runs", type=int, metavar="N", help="show the newest N runs of a suite (default: 120)")
     declare_baselines(parser)
-    parser.add_argument(
-        "--annotations", metavar="FILE", help="file of annotations (default: annotations.toml in the history)"
-    )
+    declare_annotations(parser)
     parser.add_argument("--json", action="store_true", help="print the paths of what was written as JSON")
 
 

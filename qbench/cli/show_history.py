@@ -9,7 +9,7 @@ from qbench.cli.history_files import Trends, declare_trends, read_trends
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import unknown_name
-from qbench.number_text import value_text
+from qbench.number_text import change_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,4 +129,4 @@ def valued(series: "Series | Alert", value: float) -> str:
 
 def moved(series: "Series | Alert", difference: float) -> str:
     """A difference of values of ``series``, signed: points of a share, else as the values are."""
-    return f"{100 * difference:+.2f}" if series.unit == "%" else f"{difference:+.5g}"
+    return change_text(difference, "%").removesuffix(" pp") if series.unit == "%" else change_text(difference, "")

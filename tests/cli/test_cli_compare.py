@@ -64,8 +64,8 @@ def test_distances_alone_are_listed_with_direction_and_unit(compared):
     code, out, err = compared(old, new)
     assert (code, err) == (1, "")
     assert "1 cells, 1 differ" in out
-    assert "sqnr 35.2 → 33.1 dB (-2.1 dB, worse), kl" in out
-    assert "0.012 → 0.011 nats (-0.001 nats, better)" in out
+    assert "sqnr 35.2 → 33.1 dB (−2.1 dB, worse), kl" in out
+    assert "0.012 → 0.011 nats (−0.001 nats, better)" in out
     code, out, _ = compared(old, new, "--json")
     found = {metric["metric"]: metric for metric in json.loads(out)["cells"][0]["metrics"]}
     assert (found["sqnr"]["unit"], found["sqnr"]["lower_is_better"], found["kl"]["lower_is_better"]) == (

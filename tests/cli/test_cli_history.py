@@ -35,7 +35,7 @@ def test_a_new_regression_is_red_and_names_its_commit(qbench, history):
     assert code == 1
     assert f"step, detected: 1 cell at {history.hashes[10][:9]} “change 10”" in out
     assert "98.89 % → 94.44 %" in out
-    assert "-4.44" in out
+    assert "−4.44" in out
 
 
 @pytest.mark.parametrize(("state", "code"), [("acknowledged", 0), ("expected", 0), ("invalid", 0), ("fixed", 1)])
@@ -203,7 +203,7 @@ def test_show_prints_what_was_accepted_and_what_was_ruled(qbench, history):
     assert lines[0].startswith("top1 of digits_cnn::ort-cpu+w8a8_asym_pc on x64-avx2+onnxruntime-1.31")
     assert "accepted 98.89 %" in lines[0]
     assert lines[12].split()[2:] == (
-        f"{history.hashes[10][:9]} 94.44 % 360 -4.44 1 step (acknowledged); because (ann)".split()
+        f"{history.hashes[10][:9]} 94.44 % 360 −4.44 1 step (acknowledged); because (ann)".split()
     )
 
 

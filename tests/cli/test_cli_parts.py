@@ -103,8 +103,8 @@ def test_parts_are_printed_in_the_unit_of_their_metric(capsys):
     assert words == [
         "perplexity fp32 1.8000 nats",
         "schema: integer-ideal 1.8500 nats +0.0500 nats None None",
-        "counting: ort-cpu 1.8490 nats -0.0010 nats None None",
+        "counting: ort-cpu 1.8490 nats −0.0010 nats None None",
         "top1 fp32 75.70 % 757/1000",
         "schema: integer-ideal 75.70 % 757/1000 +0.00 pp None None",
-        "counting: ort-cpu 75.00 % 750/1000 -0.70 pp None None",
+        "counting: ort-cpu 75.00 % 750/1000 −0.70 pp None None",
     ]
