@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,10 @@ def with_usual_sizes(model: ir.Model, samples: Callable[[], Samples]) -> ir.Mode
     }
     if not free:
         return model
-    found = _found(free, {name: array.shape for name, array in next(samples().batches()).items()})
+    shapes = {name: array.shape for name, array in next(samples().batches()).items()}
+    found = {
+        dim: shapes[name][axis] for (name, axis), dim in free.items() if name in shapes and axis < len(shapes[name])
+    }
     if not found:
         return model
     copy = own_copy(model)
@@ -85,32 +88,21 @@ def with_usual_sizes(model: ir.Model, samples: Callable[[], Samples]) -> ir.Mode
     return copy
 
 
-def _found(free: Mapping[tuple[str, int], str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    return {
-        dim: shapes[name][axis] for (name, axis), dim in free.items() if name in shapes and axis < len(shapes[name])
-    }
+# What a task feeds its graphs: an executor that reports every batch, for work that runs the same batches again.
 
 
-# What a task feeds its graphs: an executor that notes every batch, for work that runs the same batches again.
+@dataclass(frozen=True, slots=True)
+class WatchedExecutor:
+    """An executor that passes each batch and its outputs to ``seen`` before the task gets them."""
 
-
-class _Recorder:
-    """An executor and the batches that it was fed, in order."""
-
-    def __init__(self, executor: Executor) -> None:
-        self.batches: list[dict[str, Array]] = []
-        self._executor = executor
+    executor: Executor
+    seen: Callable[[Feeds, Mapping[str, Array]], None]
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch, noted."""
-        before = self.batches[-1] if self.batches else {}
-        self.batches.append({name: _noted(array, before.get(name)) for name, array in feeds.items()})
-        return self._executor.run(feeds)
-
-
-def _noted(array: Array, before: Array | None) -> Array:
-    """A copy of ``array``; what was noted ``before``, where that is the same: a loop feeds much of one batch again."""
-    return before if before is not None and np.array_equal(array, before) else np.array(array)
+        """One batch."""
+        outputs = self.executor.run(feeds)
+        self.seen(feeds, outputs)
+        return outputs
 
 
 def recorded_feeds(task: Task, runners: Mapping[str, Executor], samples: Samples) -> dict[str, list[dict[str, Array]]]:
@@ -121,9 +113,18 @@ def recorded_feeds(task: Task, runners: Mapping[str, Executor], samples: Samples
         runners: the float graphs by name.
         samples: what it answers.
     """
-    recorders = {name: _Recorder(executor) for name, executor in runners.items()}
-    task.answer(recorders, samples)
-    return {name: recorder.batches for name, recorder in recorders.items()}
+    batches: dict[str, list[dict[str, Array]]] = {name: [] for name in runners}
+
+    def record(graph: str, feeds: Feeds, _: Mapping[str, Array]) -> None:
+        before = batches[graph][-1] if batches[graph] else {}
+        kept = {}
+        for name, array in feeds.items():
+            known = before.get(name)  # a loop feeds much of one batch again: equal arrays are kept once
+            kept[name] = known if known is not None and np.array_equal(array, known) else np.array(array)
+        batches[graph].append(kept)
+
+    task.answer({name: WatchedExecutor(one, partial(record, name)) for name, one in runners.items()}, samples)
+    return batches
 
 
 # What the cells of one subject share, made once: loaded graphs, samples, profiles, fp32 run, quantized graphs.
@@ -382,7 +383,10 @@ class SubjectArtifacts:
             plans = self._plans(schema, capabilities, graphs)
             models = {name: insert_qdq(model, plans[name]) for name, model in graphs.items()}
             if schema.bias_correction:
-                models = self._corrected(graphs, models, plans)
+                feeds = self._calibration_feeds
+                models = {
+                    name: correct_biases(graphs[name], one, plans[name], feeds[name]) for name, one in models.items()
+                }
             self._quantized[key] = Quantized(models, plans)
         return self._quantized[key]
 
@@ -402,13 +406,6 @@ class SubjectArtifacts:
             name: make_plan(model, profiles[name], schema, capabilities=capabilities, ranges=ranges[name])
             for name, model in graphs.items()
         }
-
-    def _corrected(
-        self, graphs: Mapping[str, ir.Model], models: Mapping[str, ir.Model], plans: Mapping[str, Plan]
-    ) -> dict[str, ir.Model]:
-        """``models`` with biases corrected on the calibration samples."""
-        feeds = self._calibration_feeds
-        return {name: correct_biases(graphs[name], model, plans[name], feeds[name]) for name, model in models.items()}
 
     @cached_property
     def _calibration_feeds(self) -> Mapping[str, Sequence[Feeds]]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Executor, Feeds
-from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, prepare_runners
+from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, WatchedExecutor, prepare_runners
 from qbench.graph import constant_value, int_attribute
 from qbench.judging import PassNote, RewriteNote
 from qbench.metrics import Differences, count_differences
@@ -155,31 +156,16 @@ def _compared(
     shared: SubjectArtifacts,
 ) -> Differences:
     """What all outputs differ while the task answers ``samples`` by ``ours``."""
-    pairs = {}
-    for name, one in graphs.done.items():
-        outputs = tuple(steps_of(value) for value in one.model.graph.outputs)
-        pairs[name] = _ExecutorPair(ours[name], theirs[name], outputs)
-    shared.subject.model.task.answer(pairs, samples)
-    counted = Differences()
-    for pair in pairs.values():
-        for found in pair.counted:
-            counted = counted.joined(found)
-    return counted
+    outputs = {name: tuple(map(steps_of, one.model.graph.outputs)) for name, one in graphs.done.items()}
+    counted: list[Differences] = []
 
+    def count(graph: str, feeds: Feeds, found: Mapping[str, Array]) -> None:
+        others = theirs[graph].run(feeds)
+        for output in outputs[graph]:
+            one = found[output.name]
+            counted.append(count_differences(one, others[output.name], output.broadcast(one.ndim)))
 
-@dataclass(frozen=True, slots=True)
-class _ExecutorPair:
-    """An executor whose every batch runs on another one too; ``counted`` gets one value per batch and output."""
-
-    ours: Executor
-    theirs: Executor
-    outputs: tuple[OutputSteps, ...]
-    counted: list[Differences] = field(default_factory=list)
-
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch, as the first answers it."""
-        ours, theirs = self.ours.run(feeds), self.theirs.run(feeds)
-        for output in self.outputs:
-            one = ours[output.name]
-            self.counted.append(count_differences(one, theirs[output.name], output.broadcast(one.ndim)))
-        return ours
+    shared.subject.model.task.answer(
+        {name: WatchedExecutor(ours[name], partial(count, name)) for name in outputs}, samples
+    )
+    return reduce(Differences.joined, counted, Differences())

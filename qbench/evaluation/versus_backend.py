@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Executor, Feeds, in_slices
 from qbench.errors import InputError, QbenchError
-from qbench.evaluation.artifacts import prepare_runners
+from qbench.evaluation.artifacts import WatchedExecutor, prepare_runners
 from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import OutputSteps, steps_of
 from qbench.graph import clip_of_levels, is_qdq, node_key, origin_of
@@ -26,7 +27,7 @@ from qbench.subjects import BATCH, Samples
 
 Outputs = Mapping[str, Array]
 
-_LEVELS = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16"})
+_INTEGER_TYPES = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16"})
 
 
 def first_divergence(
@@ -70,9 +71,10 @@ def _integers(model: ir.Model) -> Iterator[tuple[str, str]]:
     for node in model.graph:
         if node.op_type == "DequantizeLinear" or not node.outputs:
             continue
-        levels = node.outputs[0]
-        if (is_qdq(node) or (levels.dtype is not None and levels.dtype.name in _LEVELS)) and not clip_of_levels(node):
-            yield str(levels.name), _origin(node)
+        codes = node.outputs[0]
+        is_integer = codes.dtype is not None and codes.dtype.name in _INTEGER_TYPES
+        if (is_qdq(node) or is_integer) and not clip_of_levels(node):
+            yield str(codes.name), _origin(node)
 
 
 def _origin(node: ir.Node) -> str:
@@ -159,9 +161,9 @@ class BackendComparison:
         with self._other():
             self._theirs = prepare_runners(self._comparator.backend, graphs, stack, threads=request.threads)
 
-    def paired(self, runners: Mapping[str, Executor]) -> dict[str, "_Pair"]:
-        """``runners`` of the cell's graphs, each paired with that of the comparator."""
-        return {name: _Pair(self, name, runner) for name, runner in runners.items()}
+    def paired(self, runners: Mapping[str, Executor]) -> dict[str, WatchedExecutor]:
+        """``runners`` of the cell's graphs; each batch runs on the other backend too."""
+        return {name: WatchedExecutor(runner, partial(self.compare, name)) for name, runner in runners.items()}
 
     def noted(self, samples: Samples) -> Samples:
         """``samples`` that report which of them are in each batch."""
@@ -257,18 +259,3 @@ class BackendComparison:
             ) from error
         finally:
             self.seconds += self._timer() - started
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """The executor of one graph; each batch runs on the other backend too."""
-
-    comparison: BackendComparison
-    graph: str
-    executor: Executor
-
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch, as the cell's own backend answers it."""
-        ours = self.executor.run(feeds)
-        self.comparison.compare(self.graph, feeds, ours)
-        return ours

@@ -259,7 +259,7 @@ def save_notes(path: Path, notes: Notebook) -> None:
 
 # One commit of a project: checked out, built by the user's command, measured by a child process.
 #
-# The child process runs in the working tree, with the suite, machines, schemas and extensions of the commit.
+# The child process runs in the working tree, with the suite, arithmetics, schemas and extensions of the commit.
 
 _MEASURED = (0, 1)
 """Exit codes of ``qbench run`` after which every cell was run; red cells are expected here."""

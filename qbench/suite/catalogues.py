@@ -27,8 +27,8 @@ SCHEMA_FOLDER = "schemas"
 ARITHMETIC_FOLDER = "arithmetics"
 DEVICE_FOLDER = "devices"
 PYTHON_FOLDER = "pythons"
-WRITTEN_MACHINES = f"{ARITHMETIC_FOLDER}/*.toml"
-"""The owner of machines that files next to a suite define."""
+WRITTEN_ARITHMETICS = f"{ARITHMETIC_FOLDER}/*.toml"
+"""The owner of arithmetics that files next to a suite define."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +73,18 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
 def written_extensions(suites: Path) -> tuple[Extension, ...]:
     """Extensions with the names that TOML files below ``suites`` define."""
     schemas = {path.stem: partial(_read_schema, path) for path in _files(suites / SCHEMA_FOLDER)}
-    machines = {path.stem: partial(_read_arithmetic, path) for path in _files(suites / ARITHMETIC_FOLDER)}
+    arithmetics = {path.stem: partial(_read_arithmetic, path) for path in _files(suites / ARITHMETIC_FOLDER)}
     devices = {
-        f"partitioned-{path.stem}": partial(_read_device, path, machines) for path in _files(suites / DEVICE_FOLDER)
+        f"partitioned-{path.stem}": partial(_read_device, path, arithmetics) for path in _files(suites / DEVICE_FOLDER)
     }
     pythons = {path.stem: partial(_read_python, path) for path in _files(suites / PYTHON_FOLDER)}
     found = (
         Extension(name=f"{SCHEMA_FOLDER}/*.toml", schemas=schemas),
-        Extension(name=WRITTEN_MACHINES, arithmetics=machines),
+        Extension(name=WRITTEN_ARITHMETICS, arithmetics=arithmetics),
         Extension(name=f"{DEVICE_FOLDER}/*.toml", backends=devices),
         Extension(name=f"{PYTHON_FOLDER}/*.toml", backends=pythons),
     )
-    return tuple(one for one, files in zip(found, (schemas, machines, devices, pythons), strict=True) if files)
+    return tuple(one for one, files in zip(found, (schemas, arithmetics, devices, pythons), strict=True) if files)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -95,17 +95,17 @@ def _read_arithmetic(path: Path) -> "Arithmetic":
     from qbench.interpreter import require_known_operators
     from qbench.numerics import load_arithmetic
 
-    machine = load_arithmetic(path)
-    require_known_operators(machine)
-    return machine
+    arithmetic = load_arithmetic(path)
+    require_known_operators(arithmetic)
+    return arithmetic
 
 
-def _read_device(path: Path, machines: "Mapping[str, Callable[[], Arithmetic]]") -> "Backend":
-    """The backend of a device, which may use the arithmetic of ``machines`` or an installed one."""
+def _read_device(path: Path, arithmetics: "Mapping[str, Callable[[], Arithmetic]]") -> "Backend":
+    """The backend of a device, which may use the arithmetic of ``arithmetics`` or an installed one."""
     from qbench.backends import device_backend
     from qbench.numerics import get_arithmetic
 
-    return device_backend(path, lambda name: machines[name]() if name in machines else get_arithmetic(name))
+    return device_backend(path, lambda name: arithmetics[name]() if name in arithmetics else get_arithmetic(name))
 
 
 def _read_python(path: Path) -> "Backend":

@@ -19,7 +19,7 @@ from qbench.judging import (
     Rules,
     Tolerance,
 )
-from qbench.suite.catalogues import WRITTEN_MACHINES, Catalogues
+from qbench.suite.catalogues import WRITTEN_ARITHMETICS, Catalogues
 from qbench.suite.settings import (
     NONE,
     CriterionSetting,
@@ -78,7 +78,7 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
     Raises:
         InputError: an unknown model, data set, backend, schema or metric (the nearest name is suggested); a name
             twice in a list; a tolerance, a criterion or a quarantine entry that matches no cell; a cell that would be
-            compared with itself, or in two ways; a file that defines no valid machine.
+            compared with itself, or in two ways; a file that defines no valid arithmetic.
     """
     doing = f"Expanding suite '{suite.name}'"
     planned: list[PlannedCell] = []
@@ -94,14 +94,14 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
         refuse_idle(suite.asked(), suite.layers(), (one.cell for one in planned), doing)
         check_limits(doing, suite.table.limits, (name for one in suite.models for name in one.metrics), catalogues)
         _refuse_idle_entries(doing, suite, planned)
-    _read_written_machines(planned, catalogues)
+    _read_written_arithmetics(planned, catalogues)
     return tuple(planned)
 
 
-def _read_written_machines(planned: Iterable[PlannedCell], catalogues: Catalogues) -> None:
-    """Read each machine that a file defines once, so that a mistake in it gives one error instead of one per cell."""
+def _read_written_arithmetics(planned: Iterable[PlannedCell], catalogues: Catalogues) -> None:
+    """Read each arithmetic that a file defines once, or a mistake in it gives an error per cell."""
     for backend in sorted({one.cell.backend for one in planned}):
-        if catalogues.backends.owner(backend) == WRITTEN_MACHINES:
+        if catalogues.backends.owner(backend) == WRITTEN_ARITHMETICS:
             catalogues.backends.get(backend)
 
 
