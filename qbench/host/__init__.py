@@ -5,23 +5,23 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.host.computer import DotProduct as DotProduct
+    from qbench.host.computer import architecture as architecture
+    from qbench.host.computer import classify as classify
+    from qbench.host.computer import describe_host as describe_host
+    from qbench.host.computer import package_versions as package_versions
+    from qbench.host.computer import probe_dot_product as probe_dot_product
+    from qbench.host.computer import processor_class as processor_class
+    from qbench.host.computer import processor_features as processor_features
+    from qbench.host.computer import processor_name as processor_name
+    from qbench.host.computer import utc_now as utc_now
+    from qbench.host.computer import utc_today as utc_today
     from qbench.host.git import Worktree as Worktree
     from qbench.host.git import current_commit as current_commit
     from qbench.host.git import first_parents as first_parents
     from qbench.host.git import subject_line as subject_line
     from qbench.host.git import tree_hash as tree_hash
     from qbench.host.git import whole_hash as whole_hash
-    from qbench.host.processor import DotProduct as DotProduct
-    from qbench.host.processor import architecture as architecture
-    from qbench.host.processor import classify as classify
-    from qbench.host.processor import probe_dot_product as probe_dot_product
-    from qbench.host.processor import processor_class as processor_class
-    from qbench.host.processor import processor_features as processor_features
-    from qbench.host.processor import processor_name as processor_name
     from qbench.host.termination import ended_like_interrupted as ended_like_interrupted
-    from qbench.host.versions import describe_host as describe_host
-    from qbench.host.versions import package_versions as package_versions
-    from qbench.host.versions import utc_now as utc_now
-    from qbench.host.versions import utc_today as utc_today
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

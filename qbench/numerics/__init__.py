@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.numerics.affine import FakeQuantizeGrad as FakeQuantizeGrad
     from qbench.numerics.affine import GridKind as GridKind
     from qbench.numerics.affine import ScaleKind as ScaleKind
     from qbench.numerics.affine import Symmetry as Symmetry
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from qbench.numerics.affine import clip_levels as clip_levels
     from qbench.numerics.affine import dequantize as dequantize
     from qbench.numerics.affine import fake_quantize as fake_quantize
+    from qbench.numerics.affine import fake_quantize_grad as fake_quantize_grad
     from qbench.numerics.affine import quantize as quantize
     from qbench.numerics.arithmetic import Accumulator as Accumulator
     from qbench.numerics.arithmetic import Adding as Adding
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
     from qbench.numerics.functions import rational_sigmoid as rational_sigmoid
     from qbench.numerics.functions import rational_tanh as rational_tanh
     from qbench.numerics.functions import softmax_of_levels as softmax_of_levels
-    from qbench.numerics.gradient import FakeQuantizeGrad as FakeQuantizeGrad
-    from qbench.numerics.gradient import fake_quantize_grad as fake_quantize_grad
     from qbench.numerics.multiplier import FloatOrder as FloatOrder
     from qbench.numerics.multiplier import Scales as Scales
     from qbench.numerics.multiplier import exact_multipliers as exact_multipliers

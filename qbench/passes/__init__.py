@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from qbench.passes.canonical_pipeline import canonicalize as canonicalize
     from qbench.passes.canonical_pipeline import plannable as plannable
     from qbench.passes.canonical_pipeline import plannable_digest as plannable_digest
+    from qbench.passes.contract import EXACT as EXACT
+    from qbench.passes.contract import LOSSY as LOSSY
+    from qbench.passes.contract import Effect as Effect
+    from qbench.passes.contract import EffectKind as EffectKind
     from qbench.passes.contract import Pass as Pass
+    from qbench.passes.contract import Policy as Policy
     from qbench.passes.contract import decline as decline
     from qbench.passes.contract import declined as declined
+    from qbench.passes.contract import within as within
     from qbench.passes.editing import NameScope as NameScope
-    from qbench.passes.effect import EXACT as EXACT
-    from qbench.passes.effect import LOSSY as LOSSY
-    from qbench.passes.effect import Effect as Effect
-    from qbench.passes.effect import EffectKind as EffectKind
-    from qbench.passes.effect import Policy as Policy
-    from qbench.passes.effect import within as within
     from qbench.passes.effect_check.check import BrokenRegion as BrokenRegion
     from qbench.passes.effect_check.check import assert_effect as assert_effect
     from qbench.passes.effect_check.check import broken_regions as broken_regions
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
     from qbench.passes.pipeline import Pipeline as Pipeline
     from qbench.passes.pipeline import parse_pipeline as parse_pipeline
     from qbench.passes.registry import catalogue as catalogue
+    from qbench.passes.registry import standard_pipeline as standard_pipeline
     from qbench.passes.run import PassAccount as PassAccount
     from qbench.passes.run import PassError as PassError
     from qbench.passes.run import Rewritten as Rewritten
     from qbench.passes.run import rewrite as rewrite
     from qbench.passes.run import run_pipeline as run_pipeline
-    from qbench.passes.standard import standard_pipeline as standard_pipeline
     from qbench.passes.stored_values import Shared as Shared
     from qbench.passes.stored_values import storage_cost as storage_cost
 else:

@@ -8,8 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from qbench.errors import InputError, nearest
 from qbench.extension import Catalogue
-from qbench.passes.contract import Pass, Placed
-from qbench.passes.effect import Policy
+from qbench.passes.contract import Pass, Placed, Policy
 from qbench.storage import digest_plain, table_from_value, toml_text, value_from_table
 
 _ENTRY = re.compile(r"\s*(?P<name>[^\s{},]+)\s*(?P<table>\{[^{}]*\})?\s*(,|$)")

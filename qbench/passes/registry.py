@@ -1,4 +1,4 @@
-"""The passes that can be named: qbench's own and those of extensions."""
+"""The passes that can be named, qbench's own and those of extensions, and the standard pipeline of each policy."""
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from qbench.errors import InputError
-from qbench.extension import Catalogue, Extension
+from qbench.extension import OWN, Catalogue, Extension, installed_extensions
 
 if TYPE_CHECKING:
-    from qbench.passes.contract import Pass
+    from qbench.passes.contract import Pass, Policy
+    from qbench.passes.pipeline import Pipeline
 
 _CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -36,7 +37,7 @@ _CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "fold-constants": ("canonical.constants", "FoldConstants"),
         "remove-identity": ("canonical.cleanup", "RemoveIdentity"),
         "fold-gemm-factors": ("canonical.constants", "FoldGemmFactors"),
-        "absorb-pad": ("canonical.padding", "AbsorbPad"),
+        "absorb-pad": ("canonical.cleanup", "AbsorbPad"),
         "equalize": ("canonical.equalize", "Equalize"),
         "batchnorm-to-conv": ("canonical.batchnorm", "BatchNormToConv"),
         "open-clips": ("canonical.equalize", "OpenClips"),
@@ -80,7 +81,7 @@ def _from_outside(owner: str, name: str, make: "Callable[[], Pass]") -> "Pass":
 
 def _fault(made: object, name: str) -> str | None:
     """Why ``made`` is not a pass called ``name``."""
-    from qbench.passes.effect import Effect
+    from qbench.passes.contract import Effect
 
     if not is_dataclass(made) or isinstance(made, type) or not callable(getattr(made, "run", None)):
         return f"something of type {type(made).__name__}, which is not a pass"
@@ -91,3 +92,48 @@ def _fault(made: object, name: str) -> str | None:
     if not isinstance(effect, Effect):
         return "one without an effect"
     return None if own == name else f"one that calls itself '{own}'"
+
+
+def standard_passes(steps: int) -> "tuple[Pass, ...]":
+    """The passes of qbench in the standard pipeline, in order; codes may move by ``steps`` steps."""
+    from qbench.passes.canonical.cleanup import RemoveDead
+    from qbench.passes.rewrites.clips import AbsorbClip, ClipLevels
+    from qbench.passes.rewrites.pairs import DropPair, FoldQuantizedConstants, ShareQuantize
+    from qbench.passes.rewrites.requantize import (
+        DropIdentityRequantize,
+        MergeRequantize,
+        RequantizeIntoConsumer,
+        RequantizeIntoDequantize,
+        RequantizeIntoProducer,
+    )
+    from qbench.passes.rewrites.sink_requantize import SinkRequantize
+
+    return (
+        FoldQuantizedConstants(),
+        AbsorbClip(),
+        ClipLevels(),
+        ShareQuantize(),
+        DropIdentityRequantize(),
+        SinkRequantize(steps),
+        MergeRequantize(steps),
+        RequantizeIntoProducer(steps),
+        RequantizeIntoDequantize(),
+        RequantizeIntoConsumer(),
+        DropPair(),
+        RemoveDead(),
+    )
+
+
+def standard_pipeline(policy: "Policy", passes: "Catalogue[Pass] | None" = None) -> "Pipeline":
+    """What runs when no passes are named: qbench's own, and those of extensions at the places that these declare.
+
+    Args:
+        policy: by how much codes may move. passes: all known passes; None: qbench's own and installed ones.
+
+    Raises:
+        InputError: unknown places, or places that form a circle.
+    """
+    from qbench.passes.pipeline import placed
+
+    known = catalogue(installed_extensions()) if passes is None else passes
+    return placed(standard_passes(policy.steps), (known.get(one) for one in known.names() if known.owner(one) != OWN))

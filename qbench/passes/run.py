@@ -7,8 +7,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError, QbenchError
 from qbench.graph import LINEAGE, carried_operators, extend_lineage, graph_digest, lineage_of, own_copy, with_operators
-from qbench.passes.contract import Pass, take_declined
-from qbench.passes.effect import Effect, Policy
+from qbench.passes.contract import Effect, Pass, Policy, take_declined
 from qbench.passes.pipeline import Pipeline, spelled
 from qbench.passes.soundness import Interface, fault_of
 

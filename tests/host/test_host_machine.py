@@ -23,7 +23,7 @@ from qbench.host import (
     utc_now,
     utc_today,
 )
-from qbench.host.processor import features_of_cpuinfo
+from qbench.host.computer import features_of_cpuinfo
 from qbench.storage import json_line
 
 
@@ -84,17 +84,17 @@ def test_features_of_other_systems():
 
 
 def test_macos_reports_features_through_sysctl(monkeypatch):
-    from qbench.host import processor
+    from qbench.host import computer
 
     answers = {("hw.optional",): "hw.optional.arm.FEAT_DotProd: 1\nhw.optional.arm.FEAT_BF16: 0\nhw.optional.neon: 1\n"}
-    monkeypatch.setattr(processor, "_CPUINFO", Path("/nowhere/cpuinfo"))
-    monkeypatch.setattr(processor, "_sysctl", lambda *arguments: answers.get(arguments, ""))
-    processor.processor_features.cache_clear()
+    monkeypatch.setattr(computer, "_CPUINFO", Path("/nowhere/cpuinfo"))
+    monkeypatch.setattr(computer, "_sysctl", lambda *arguments: answers.get(arguments, ""))
+    computer.processor_features.cache_clear()
     try:
         assert processor_features() == ("feat_dotprod", "neon")
         assert classify("arm64", processor_features(), DotProduct.EXACT) == "arm64-dotprod"
     finally:
-        processor.processor_features.cache_clear()
+        computer.processor_features.cache_clear()
 
 
 def test_versions():

@@ -7,7 +7,7 @@ from chains import operators, run_machine, run_qdq, text
 from qbench.graph import constant_value
 from qbench.numerics import QParams, dequantize, quantize
 from qbench.passes import Pipeline, Policy, assert_effect, lower_to_qoperator, run_pipeline
-from qbench.passes.effect import ARITHMETICS
+from qbench.passes.contract import ARITHMETICS
 from qbench.passes.rewrites.pairs import FoldQuantizedConstants
 
 PASSES = Pipeline((FoldQuantizedConstants(),))

@@ -13,7 +13,7 @@ from qbench.errors import InputError, UnavailableError
 from qbench.extension import Extension
 from qbench.graph import constant_value, origin_of, set_origin
 from qbench.passes import LOSSY, Effect, apply_rules, catalogue, parse_pipeline, rewrite_rule, run_pipeline
-from qbench.passes.effect import Policy
+from qbench.passes.contract import Policy
 
 X = np.linspace(-3, 3, 16, dtype=np.float32)
 

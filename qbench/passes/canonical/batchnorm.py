@@ -18,8 +18,8 @@ from qbench.graph import (
     op_spec,
     weight_channel_axis,
 )
+from qbench.passes.contract import LOSSY, Effect
 from qbench.passes.editing import NameScope, add_constant, set_constant_operand, take_place
-from qbench.passes.effect import LOSSY, Effect
 
 # Batch normalization outside training as what it is, one factor and one shift per channel.
 #

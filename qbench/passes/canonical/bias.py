@@ -15,8 +15,8 @@ from qbench.graph import (
     origin_of,
     set_origin,
 )
+from qbench.passes.contract import LOSSY, Effect
 from qbench.passes.editing import NameScope, add_constant
-from qbench.passes.effect import LOSSY, Effect
 
 SPLIT = "qbench.split"
 """Metadata key of operators whose bias is added behind them (``product``) and of the Adds that hold it (``bias``)."""

@@ -14,8 +14,8 @@ from onnx_ir.passes.common import LiftConstantsToInitializersPass, RemoveInitial
 
 from qbench.graph import constant_value, float_attribute, is_constant, is_pinned, is_qdq, opset
 from qbench.interpreter import own_operators, refusal
+from qbench.passes.contract import EXACT, LOSSY, Effect
 from qbench.passes.editing import NameScope, add_constant
-from qbench.passes.effect import EXACT, LOSSY, Effect
 
 # Computing now what depends on constants only, by the onnx evaluator.
 #

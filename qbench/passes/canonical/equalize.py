@@ -21,8 +21,8 @@ from qbench.graph import (
     only_consumer,
     op_spec,
 )
+from qbench.passes.contract import LOSSY, Effect
 from qbench.passes.editing import NameScope, set_constant_operand, take_place
-from qbench.passes.effect import LOSSY, Effect
 
 # The factors that give the weights of neighbouring linear operators the same range in every channel they share.
 #

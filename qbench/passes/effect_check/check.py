@@ -9,8 +9,7 @@ import onnx_ir as ir
 from qbench.errors import QbenchError
 from qbench.graph import graph_digest, own_copy, shapes_alone
 from qbench.interpreter import BatchError
-from qbench.passes.contract import Pass
-from qbench.passes.effect import ARITHMETICS, LOSSY, QDQ, Effect, EffectKind
+from qbench.passes.contract import ARITHMETICS, LOSSY, QDQ, Effect, EffectKind, Pass
 from qbench.passes.effect_check.regions import Region, Side, changed_regions, step_of
 from qbench.passes.effect_check.trials import KERNEL_ERRORS, Question, Trials, at_zero, judged, trials_of
 from qbench.passes.effect_check.verdicts import (

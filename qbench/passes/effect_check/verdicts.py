@@ -13,7 +13,7 @@ import onnx_ir as ir
 from qbench.graph import constant_value, grid_of, op_spec
 from qbench.interpreter import Program
 from qbench.numerics import Arithmetic, QParams, dequantize, get_arithmetic, quantize
-from qbench.passes.effect import QDQ, Effect, EffectKind
+from qbench.passes.contract import QDQ, Effect, EffectKind
 from qbench.passes.integer_form import lower_to_integers
 
 # What checking a pass found: a verdict per region, the smallest counterexample of a refuted one, faults of the pass.

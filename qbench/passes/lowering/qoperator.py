@@ -11,9 +11,8 @@ import onnx_ir as ir
 
 from qbench.graph import OPERATORS, constant_value, grid_dtype, grid_of, infer_shapes, int_attribute, op_spec
 from qbench.passes.canonical.cleanup import RemoveDead
-from qbench.passes.contract import decline
+from qbench.passes.contract import LOSSY, QDQ, Effect, decline
 from qbench.passes.editing import NameScope
-from qbench.passes.effect import LOSSY, QDQ, Effect
 from qbench.passes.lowering.elementwise import (
     has_own_operator,
     is_mover,

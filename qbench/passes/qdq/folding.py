@@ -8,8 +8,8 @@ import onnx_ir as ir
 
 from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, only_consumer
 from qbench.numerics import QParams, dequantize, get_arithmetic, quantize
+from qbench.passes.contract import QDQ
 from qbench.passes.editing import NameScope, add_constant, remove_unread
-from qbench.passes.effect import QDQ
 
 # Quantized constants that are moved before they are used: integers, and the axis of their scales, move with them.
 #

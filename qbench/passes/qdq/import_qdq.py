@@ -33,8 +33,8 @@ from qbench.graph import (
 )
 from qbench.numerics import QParams, QType, dequantize
 from qbench.passes.canonical.cleanup import RemoveDead
+from qbench.passes.contract import LOSSY, Effect
 from qbench.passes.editing import NameScope, add_constant
-from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.qdq.folding import moved_constant
 
 # Q/DQ pairs leave the graph and are recorded at the values that they quantize (``graph.fixed_qparams``).

@@ -10,9 +10,8 @@ import onnx_ir as ir
 
 from qbench.graph import only_consumer, op_spec
 from qbench.numerics import dequantize
-from qbench.passes.contract import decline
+from qbench.passes.contract import decline, within
 from qbench.passes.editing import NameScope, remove_unread
-from qbench.passes.effect import within
 from qbench.passes.lowering.elementwise import is_mover
 from qbench.passes.lowering.site import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_INTERPRETER
 from qbench.passes.requantization.border import Border, Codes, border_of, can_limit, codes_of, readers_of
@@ -300,7 +299,7 @@ def _float32(codes: Array, stop: Stop) -> Array:
 # Quantizers at which a rewrite moved a code: none is moved twice, so that one site keeps to its effect.
 #
 # Merging a hundred requantizes one by one, each time by a step, would move a code by a hundred. What different sites
-# move still adds up on the way to an output (``passes.effect``).
+# move still adds up on the way to an output (``passes.contract``).
 
 _KEY = "qbench.moved"
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics import Arithmetic, QParams, dequantize, get_arithmetic, quantize, rescaler
-from qbench.passes.effect import QDQ, Effect
+from qbench.passes.contract import QDQ, Effect
 
 # A function of codes as the table of all its values: what a chain of requantizations does under each arithmetic.
 #

@@ -8,9 +8,8 @@ import onnx_ir as ir
 
 from qbench.graph import only_consumer
 from qbench.numerics import dequantize
-from qbench.passes.contract import decline
+from qbench.passes.contract import EXACT, Effect, decline
 from qbench.passes.editing import NameScope, take_place
-from qbench.passes.effect import EXACT, Effect
 from qbench.passes.requantization.border import (
     Codes,
     RealClip,

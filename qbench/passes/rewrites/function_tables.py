@@ -9,9 +9,8 @@ import onnx_ir as ir
 from qbench.graph import POINTWISE, Capabilities, constant_value, only_consumer, origin_of, set_origin
 from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
-from qbench.passes.contract import decline
+from qbench.passes.contract import ARITHMETICS, QDQ, Effect, EffectKind, decline
 from qbench.passes.editing import NameScope, add_constant, remove_unread, take_place
-from qbench.passes.effect import ARITHMETICS, QDQ, Effect, EffectKind
 from qbench.passes.lowering.qoperator import lower_to_qoperator
 from qbench.passes.lowering.site import INTEGER_INTERPRETER
 from qbench.passes.requantization.border import Border, Codes, border_of, codes_of, readers_of, real_clip_of

@@ -18,9 +18,8 @@ from qbench.graph import (
     set_origin,
     weight_channel_axis,
 )
-from qbench.passes.contract import decline
+from qbench.passes.contract import Effect, decline, within
 from qbench.passes.editing import NameScope, add_constant, take_place
-from qbench.passes.effect import Effect, within
 from qbench.passes.requantization.border import border_of
 
 _LIMIT = 2.0**30

@@ -6,9 +6,8 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from qbench.graph import is_constant
-from qbench.passes.contract import decline
+from qbench.passes.contract import ARITHMETICS, EXACT, LOSSY, Effect, EffectKind, decline
 from qbench.passes.editing import NameScope
-from qbench.passes.effect import ARITHMETICS, EXACT, LOSSY, Effect, EffectKind
 from qbench.passes.qdq.folding import fold_mover, fold_quantizer
 from qbench.passes.requantization.border import Border, border_of, codes_of, requantized_at
 from qbench.passes.requantization.requantize import Reads, readers_behind, remove_border, stand_in

@@ -8,9 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, is_constant
-from qbench.passes.contract import decline
+from qbench.passes.contract import EXACT, Effect, decline
 from qbench.passes.editing import NameScope, add_constant
-from qbench.passes.effect import EXACT, Effect
 from qbench.passes.requantization.requantize import readers_behind
 
 _HALF = 128

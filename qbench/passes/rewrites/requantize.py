@@ -6,9 +6,8 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from qbench.graph import only_consumer
-from qbench.passes.contract import decline
+from qbench.passes.contract import EXACT, Effect, decline, within
 from qbench.passes.editing import NameScope
-from qbench.passes.effect import EXACT, Effect, within
 from qbench.passes.requantization.border import (
     Border,
     Codes,

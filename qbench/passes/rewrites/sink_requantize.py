@@ -9,9 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import int_attribute, ints_attribute, only_consumer, op_spec, origin_of, set_origin, word_attribute
-from qbench.passes.contract import decline
+from qbench.passes.contract import EXACT, Effect, decline
 from qbench.passes.editing import NameScope, add_constant
-from qbench.passes.effect import EXACT, Effect
 from qbench.passes.requantization.border import Border, Codes, border_of, can_limit, set_limits
 from qbench.passes.requantization.requantize import (
     Requantize,

@@ -6,9 +6,8 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from qbench.graph import origin_of, set_origin
-from qbench.passes.contract import decline
+from qbench.passes.contract import LOSSY, Effect, decline
 from qbench.passes.editing import NameScope
-from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.requantization.border import Border, border_of
 from qbench.passes.requantization.requantize import UNREAD
 

@@ -1,11 +1,14 @@
-"""The processor of this computer, and how the engine on it sums u8×s8 products."""
+"""This computer in plain values: processor, how its engine sums, versions; the one place that reads a clock."""
 
+import datetime
 import enum
 import functools
+import os
 import platform
 import re
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 # How the engine on this computer sums u8×s8 products: exactly, or saturating each pair to 16 bits.
@@ -56,7 +59,7 @@ def probe_dot_product() -> DotProduct:
 #
 #     x64-avx512-vnni, x64-avx512, x64-avx2-vnni, x64-avx2, x64-sse    arm64-dotprod, arm64    else platform.machine()
 #
-# ``vnni`` is decided by probe (``qbench.host.processor``): int8 results depend on what the engine does, not on what the
+# ``vnni`` is decided by probe (``qbench.host.computer``): int8 results depend on what the engine does, not on what the
 # processor could do; float results depend on the vector unit, because it decides the order of sums.
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -135,3 +138,57 @@ def _sysctl(*arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout
+
+
+# Versions of installed packages, without importing them.
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """Distribution name → installed version; a name that is not installed is left out."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def python_version() -> str:
+    """``3.11.9``."""
+    return platform.python_version()
+
+
+# This computer in plain values, for the environment line of a run file; nothing that names a person or a place.
+
+Fact = str | int | list[str] | dict[str, str]
+COUNTING_PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pillow", "pytest-qbench")
+"""The packages whose version every run records."""
+
+
+def describe_host(packages: Iterable[str] = COUNTING_PACKAGES) -> dict[str, Fact]:
+    """Processor, features, operating system, Python and package versions. No host name, user name or path."""
+    return {
+        "processor_class": processor_class(),
+        "processor_name": processor_name(),
+        "architecture": architecture(),
+        "dot_product": probe_dot_product().value,
+        "features": list(processor_features()),
+        "cores": os.cpu_count() or 0,
+        "system": platform.system(),
+        "python": python_version(),
+        "packages": package_versions(packages),
+    }
+
+
+# The one place that reads a clock; all other code gets a time as an argument.
+
+
+def utc_now() -> datetime.datetime:
+    """Now, in UTC."""
+    return datetime.datetime.now(datetime.UTC)
+
+
+def utc_today() -> datetime.date:
+    """Today's date in UTC: what expiry dates are compared with."""
+    return utc_now().date()
