@@ -27,7 +27,7 @@ class QbenchError(Exception):
         return f"{self.doing}: found {self.found}; expected {self.expected}. {self.remedy}"
 
 
-class InputError(QbenchError, ValueError):
+class InputError(QbenchError):
     """An input is wrong: a suite, a model, data, a name, a file."""
 
 

@@ -56,21 +56,16 @@ def read_message(path: Path, doing: str) -> bytes:
     try:
         # Without O_NONBLOCK, opening a fifo waits for a writer.
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
-            _check_status(os.fstat(file.fileno()), doing)
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                found = "a directory" if stat.S_ISDIR(status.st_mode) else "a special file"
+                raise InputError(doing, found=found, expected="a readable ONNX file", remedy="Check the path.")
+            if status.st_size > current_limits().file_bytes:
+                raise too_large(doing, "a file", status.st_size, "file_bytes")
             return file.read()
-    except InputError:
-        raise
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         found = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InputError(doing, found=found, expected="a readable ONNX file", remedy="Check the path.") from error
-
-
-def _check_status(status: os.stat_result, doing: str) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        found = "a directory" if stat.S_ISDIR(status.st_mode) else "a special file"
-        raise InputError(doing, found=found, expected="a readable ONNX file", remedy="Check the path.")
-    if status.st_size > current_limits().file_bytes:
-        raise too_large(doing, "a file", status.st_size, "file_bytes")
 
 
 def check_message(proto: onnx.ModelProto, doing: str) -> None:

@@ -77,8 +77,6 @@ def get_range_method(text: str, extensions: Iterable[Extension] | None = None) -
         raise InputError(
             doing, found=f"settings that do not fit ({error})", expected=expected, remedy="Correct them."
         ) from None
-    except InputError:
-        raise
     except ValueError as error:
         raise InputError(doing, found=str(error), expected=expected, remedy="Correct its settings.") from error
     if not isinstance(method, RangeMethod):
