@@ -5,6 +5,8 @@
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 WORKERS ?= 2
+# Some tests wait for another process; a third worker uses the two cores meanwhile.
+TEST_WORKERS ?= 3
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,7 +31,7 @@ bench: $(STAMP)  ## run the smoke suite on real models: measure, judge, remember
 	$(PYTEST) suites/smoke.qbench.toml -n $(WORKERS) --dist loadscope $(REPORTS)
 
 test: $(STAMP)  ## run the tests that take seconds
-	$(PYTEST) -n $(WORKERS) -m "not slow and not oracle"
+	$(PYTEST) -n $(TEST_WORKERS) --dist worksteal -m "not slow and not oracle"
 
 golden: $(STAMP)  ## write the expected texts of tests/golden anew; read the difference before you commit it
 	$(PYTEST) tests -n $(WORKERS) --write-golden
