@@ -102,17 +102,22 @@ def refused_by_system(doing: str, error: OSError | MemoryError | RecursionError)
     )
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest in spelling to ``name``, or None when nothing is close."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str | None:
+    """The known name closest in spelling to ``name``, or None when nothing is close: ``cutoff`` in 0 … 1."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return matches[0] if matches else None
 
 
-def unknown_name(doing: str, kind: str, name: str, known: Iterable[str]) -> InputError:
-    """An error for a name that is not in a catalogue, suggesting the nearest that is."""
-    names = sorted(known)
-    close = nearest(name, names)
-    listed = ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
+def unknown_name(doing: str, kind: str, name: str, known: Iterable[str], preferred: Iterable[str] = ()) -> InputError:
+    """An error for a name that is not in a catalogue, suggesting the nearest that is.
+
+    Args:
+        preferred: the user's own names among the ``known``: one of them is suggested unless another is nearly equal.
+    """
+    names, own = sorted(known), sorted(preferred)
+    close = nearest(name, names, cutoff=0.85) or nearest(name, own) or nearest(name, names)
+    shown = own + [one for one in names if one not in own]
+    listed = ", ".join(shown[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
     remedy = f"Did you mean '{close}'?" if close else f"Choose one of: {listed or 'none are known'}."
     return InputError(
         doing, found=f"unknown {kind} '{name}'", expected=f"one of the {len(names)} that are known", remedy=remedy

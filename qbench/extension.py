@@ -4,8 +4,10 @@ An extension maps names to lazy factories: nothing is imported before a name is 
 A name that is defined twice is an error that names both owners.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar
@@ -65,10 +67,35 @@ def installed_extensions() -> tuple[Extension, ...]:
     return tuple(found)
 
 
-def with_installed(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
-    """The installed extensions and those of ``extensions`` that are not: a user may also name an installed one."""
-    installed = installed_extensions()
-    return (*installed, *(extension for extension in extensions if extension not in installed))
+_NAMED: ContextVar[Callable[[], tuple[Extension, ...]]] = ContextVar("extensions of a command", default=tuple)
+
+
+@contextlib.contextmanager
+def named_also(load: Callable[[], tuple[Extension, ...]]) -> Iterator[None]:
+    """Inside the block the extensions that ``load`` returns are known, too; it is called when a name is looked up."""
+    token = _NAMED.set(functools.cache(load))
+    try:
+        yield
+    finally:
+        _NAMED.reset(token)
+
+
+def known_extensions() -> tuple[Extension, ...]:
+    """The installed extensions and those of the running command.
+
+    Raises:
+        InputError: one of them cannot be loaded.
+    """
+    return _with(installed_extensions(), _NAMED.get()())
+
+
+def with_known(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
+    """The known extensions and those of ``extensions`` that are not: a user may also name an installed one."""
+    return _with(known_extensions(), extensions)
+
+
+def _with(known: tuple[Extension, ...], others: Iterable[Extension]) -> tuple[Extension, ...]:
+    return (*known, *(extension for extension in others if extension not in known))
 
 
 class Grammar(Protocol[T_co]):
@@ -170,7 +197,12 @@ class Catalogue(Generic[T]):
         """The error for a name that ``get`` does not find."""
         if self.grammar is not None:
             return self.grammar.unknown(doing, name, self.names())
-        return unknown_name(doing, self.kind, name, self.names())
+        return unknown_name(doing, self.kind, name, self.names(), preferred=self._users_names())
+
+    def _users_names(self) -> tuple[str, ...]:
+        """Names of extensions that are not installed: those of the user's own folder or conftest."""
+        installed = {extension.name for extension in installed_extensions()}
+        return tuple(name for owner, table in self.added if owner not in installed for name in table)
 
     def _tables(self) -> tuple[Mapping[str, Callable[[], T]], ...]:
         return (self.own, *(table for _, table in self.added))

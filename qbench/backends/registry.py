@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from qbench.extension import Catalogue, Extension, installed_extensions
+from qbench.extension import Catalogue, Extension, known_extensions
 
 if TYPE_CHECKING:
     from qbench.backends.protocol import Backend
@@ -130,4 +130,4 @@ def get_backend(name: str) -> "Backend":
     Raises:
         InputError: the backend does not exist; the nearest name is suggested.
     """
-    return catalogue(installed_extensions()).get(name)
+    return catalogue(known_extensions()).get(name)

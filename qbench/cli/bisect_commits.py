@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
-from qbench.cli.options import declare_extensions, declare_json
+from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put, say
 from qbench.errors import InputError
 from qbench.number_text import counted, percent
@@ -44,7 +44,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="file that keeps the state, so that a bisection can be continued (default: "
         "reports/bisect/<good>-<bad>.json)",
     )
-    declare_extensions(parser)
     declare_json(parser)
     parser.add_argument(
         "target", metavar="SUITE[::CELL]", help="suite file in the project; its cells, or model::backend+schema"

@@ -144,7 +144,7 @@ class SideText:
             InputError: an unknown pass or policy.
         """
         from qbench.evaluation import Rewriting
-        from qbench.extension import installed_extensions
+        from qbench.extension import known_extensions
         from qbench.passes import Policy, catalogue, parse_pipeline, standard_pipeline
 
         if self.passes == NOTHING or not (self.passes or self.policy):
@@ -153,7 +153,7 @@ class SideText:
         policy = self.policy or Policy.FAST.value
         if policy not in policies:
             raise unknown_name(f"Reading 'policy={policy}'", "policy", policy, policies)
-        known = catalogue(installed_extensions())
+        known = catalogue(known_extensions())
         chosen = policies[policy]
         pipeline = parse_pipeline(self.passes, known) if self.passes else standard_pipeline(chosen, known)
         return Rewriting(pipeline, chosen)

@@ -16,15 +16,12 @@ from qbench.cli.options import (
     choose_cache,
     declare_baselines,
     declare_cache,
-    declare_extensions,
     declare_json,
     hinted,
-    named_extensions,
 )
 from qbench.cli.printing import print_columns, print_json, put
 
 if TYPE_CHECKING:
-    from qbench.extension import Extension
     from qbench.judging import EnvironmentClass, QuarantineEntry, Tolerance
     from qbench.storage import Cache
     from qbench.suite import Catalogues, PlannedCell, Suite
@@ -34,16 +31,16 @@ if TYPE_CHECKING:
 # What ``qbench doctor`` reports about this computer: its class, the installed packages, the cache, the extensions.
 
 
-def machine_facts(cache: "Cache", added: "Sequence[Extension]" = ()) -> dict[str, Any]:
+def machine_facts(cache: "Cache") -> dict[str, Any]:
     """Plain facts, and under ``problems`` a sentence for each thing that would keep a run from working.
 
     Args:
-        cache: whose folder is looked at. added: extensions in addition to the installed ones.
+        cache: whose folder is looked at.
 
     Raises:
         InputError: an installed extension is not one.
     """
-    from qbench.extension import with_installed
+    from qbench.extension import known_extensions
     from qbench.host import describe_host
 
     host: dict[str, Any] = {**describe_host()}
@@ -51,7 +48,7 @@ def machine_facts(cache: "Cache", added: "Sequence[Extension]" = ()) -> dict[str
         "environment_class": host.pop("processor_class"),
         "host": host,
         "cache": _cache(cache.folder),
-        "extensions": [extension.name for extension in with_installed(added)],
+        "extensions": [extension.name for extension in known_extensions()],
         "problems": list(_problems(cache.folder)),
     }
 
@@ -107,8 +104,6 @@ def suite_facts(
     cache: "Cache",
     processor: str,
     today: datetime.date,
-    *,
-    added: "Sequence[Extension]" = (),
 ) -> dict[str, Any]:
     """Plain facts about the suite at ``path``, and its ``problems``; nothing is downloaded.
 
@@ -119,7 +114,7 @@ def suite_facts(
     from qbench.tracking import baseline_path, find_baseline
 
     suite = load_suite(path)
-    catalogues = gather(added, suites=path.parent)
+    catalogues = gather(suites=path.parent)
     planned = expand(suite, catalogues)
     stored = {model.id: baseline_path(baselines, suite.name, model.id) for model in suite.models if not model.is_alone}
     known = {name: find_baseline(file) for name, file in stored.items()}
@@ -317,7 +312,6 @@ SUITES = "*.qbench.toml"
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench doctor``."""
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"suite files (default: suites/{SUITES})")
-    declare_extensions(parser)
     declare_baselines(parser)
     declare_cache(parser)
     declare_json(parser)
@@ -332,13 +326,12 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     from qbench.host import utc_today
 
     cache = choose_cache(arguments.cache)
-    added = named_extensions(arguments.extension)
-    machine = machine_facts(cache, added)
+    machine = machine_facts(cache)
     paths = [Path(text) for text in arguments.suites] or sorted(Path("suites").glob(SUITES))
     processor, today = machine["environment_class"], utc_today()
     baselines = Path(arguments.baselines)
     with hinted(arguments.extension):
-        suites = [suite_facts(path, baselines, cache, processor, today, added=added) for path in paths]
+        suites = [suite_facts(path, baselines, cache, processor, today) for path in paths]
     problems = [problem for facts in (machine, *suites) for problem in facts["problems"]]
     if arguments.json:
         print_json({"machine": machine, "suites": suites, "problems": problems})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.options import declare_extensions, declare_json, named_extensions
+from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, say
 from qbench.errors import QbenchError
 
@@ -26,7 +26,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default="suites",
         help="folder with schemas/*.toml and arithmetics/*.toml (default: suites)",
     )
-    declare_extensions(parser)
     declare_json(parser)
 
 
@@ -52,13 +51,12 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 def _catalogue(arguments: argparse.Namespace) -> "Catalogue[Any]":
     """All names of the kind that is asked for; of arithmetics suites name the backends ``integer-…``."""
-    extensions = named_extensions(arguments.extension)
     if arguments.kind == "arithmetics":
-        from qbench.extension import with_installed
+        from qbench.extension import known_extensions
         from qbench.numerics import catalogue
         from qbench.suite import written_extensions
 
-        return catalogue((*with_installed(extensions), *written_extensions(Path(arguments.suites))))
+        return catalogue((*known_extensions(), *written_extensions(Path(arguments.suites))))
     if arguments.kind == "faults":
         from qbench.extension import Catalogue
         from qbench.faults import CATALOGUE
@@ -66,7 +64,7 @@ def _catalogue(arguments: argparse.Namespace) -> "Catalogue[Any]":
         return Catalogue("fault", {name: functools.partial(CATALOGUE.__getitem__, name) for name in CATALOGUE})
     from qbench.suite import gather
 
-    found: Catalogue[Any] = getattr(gather(extensions, suites=Path(arguments.suites)), arguments.kind)
+    found: Catalogue[Any] = getattr(gather(suites=Path(arguments.suites)), arguments.kind)
     return found
 
 

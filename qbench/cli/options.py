@@ -4,8 +4,10 @@ import argparse
 import contextlib
 import importlib
 import inspect
+import os
 import re
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 from qbench.cli.command import count_from_one
 from qbench.errors import InputError
 from qbench.extension import Extension
-from qbench.storage import require_writable
+from qbench.storage import read_toml, require_writable
 
 if TYPE_CHECKING:
     from qbench.backends import Backend
@@ -253,11 +255,15 @@ def check_outputs(doing: str, outputs: Mapping[str, str | None], inputs: Iterabl
         require_writable(Path(path))
 
 
-# ``--extension MODULE:NAME``: what the conftest of a folder adds to pytest, for commands that read no conftest.
+# Extensions of the folder that a command runs in, and those of ``--extension MODULE:NAME``.
+#
+# A folder names its own in pyproject.toml, [tool.qbench] extensions = ["MODULE:NAME", …]; without that key the hook of
+# its conftest.py is one, as it is for pytest. They are loaded when a name is looked up.
 
 _FORM = re.compile(r"[\w.-]+:\w+")
 _UNKNOWN = re.compile(r"unknown (model|dataset|backend|schema|metric) ")
-HINT = "What a conftest.py adds needs --extension conftest:pytest_qbench_extension here."
+_HOOK = "pytest_qbench_extension"
+HINT = "A conftest.py of another folder is read with --extension MODULE:NAME; that of this folder is read anyway."
 
 
 def declare_extensions(parser: argparse.ArgumentParser) -> None:
@@ -267,18 +273,42 @@ def declare_extensions(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:NAME",
         action="append",
         default=[],
-        help="an Extension, or a function that returns one, of a module in the current folder, such as "
-        "conftest:pytest_qbench_extension; repeatable",
+        help="an Extension, or a function that returns one, of a module in the current folder; repeatable (those of "
+        "pyproject.toml, [tool.qbench] extensions, and of conftest.py there are read without it)",
     )
 
 
-def named_extensions(texts: Sequence[str]) -> tuple[Extension, ...]:
-    """The extensions that ``texts`` (each ``MODULE:NAME``) name; the current folder stays importable for their parts.
+def extensions_of_command(texts: Sequence[str], folder: Path) -> tuple[Extension, ...]:
+    """The extensions of ``folder``, the current one, and those that ``texts`` name beyond them.
 
     Raises:
-        InputError: another form, no such module or name, a module that fails, or a value that is no extension.
+        InputError: one of them cannot be loaded, or pyproject.toml is wrong.
     """
-    return tuple(_named(text) for text in texts)
+    written = _folder_texts(folder)
+    own = tuple(_named(text, where) for text, where in written)
+    others = (_named(text) for text in texts if text not in dict(written))
+    return (*own, *(one for one in others if one not in own))
+
+
+def _folder_texts(folder: Path) -> list[tuple[str, str]]:
+    """``MODULE:NAME`` of each extension of ``folder``, and the file that names it."""
+    project = folder / "pyproject.toml"
+    if project.is_file():
+        table = read_toml(project).get("tool", {}).get("qbench", {})
+        if "extensions" in table:
+            texts = table["extensions"]
+            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+                raise InputError(
+                    f"Reading [tool.qbench] of '{project.name}'",
+                    found=f"extensions = {texts!r}",
+                    expected='a list such as ["conftest:pytest_qbench_extension"]',
+                    remedy="Correct it; an empty list reads none.",
+                )
+            return [(text, project.name) for text in texts]
+    conftest = folder / "conftest.py"
+    if conftest.is_file() and _HOOK in conftest.read_text(encoding="utf-8", errors="replace"):
+        return [(f"conftest:{_HOOK}", conftest.name)]
+    return []
 
 
 @contextlib.contextmanager
@@ -298,8 +328,8 @@ def with_hint(sentence: str, texts: Sequence[str]) -> str:
     return f"{sentence} {HINT}" if not texts and re.search(f"found {_UNKNOWN.pattern}", sentence) else sentence
 
 
-def _named(text: str) -> Extension:
-    doing = f"Reading --extension '{text}'"
+def _named(text: str, where: str = "--extension") -> Extension:
+    doing = f"Reading the extension '{text}' of {where}" if where != "--extension" else f"Reading --extension '{text}'"
     if not _FORM.fullmatch(text):
         raise InputError(
             doing,
@@ -319,7 +349,7 @@ def _named(text: str) -> Extension:
     except Exception as error:  # it is their code: whatever it raises is about their file
         raise InputError(
             doing,
-            found=f"{type(error).__name__}: {error}",
+            found=f"{type(error).__name__}: {error}{_place_of(error, folder)}",
             expected=f"a module '{module}' that can be imported from '{folder}'",
             remedy="Run the command in the module's folder, or correct the module.",
         ) from error
@@ -331,3 +361,11 @@ def _named(text: str) -> Extension:
         expected="a qbench.Extension, or a function that returns one",
         remedy=f"Correct the name, or its value in '{module}'.",
     )
+
+
+def _place_of(error: Exception, folder: str) -> str:
+    """The file and line of ``folder`` at which ``error`` was raised, as text; empty where it was raised elsewhere."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ('{os.path.relpath(error.filename)}')"  # the error names the line
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
+    return f" ('{os.path.relpath(frames[-1].filename)}', line {frames[-1].lineno})" if frames else ""

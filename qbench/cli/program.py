@@ -1,12 +1,14 @@
 """The qbench program: parse, run one verb, turn an error into a sentence and an exit code."""
 
 import argparse
+import functools
 import os
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from qbench.cli import accept_run, doctor, list_names, run
@@ -26,8 +28,10 @@ from qbench.cli import quantize as quantize_file
 from qbench.cli import report as draw_report
 from qbench.cli import rewrite as rewrite_model
 from qbench.cli.command import Command, ExitCode, Parser, count_from_one
+from qbench.cli.options import declare_extensions, extensions_of_command
 from qbench.cli.printing import say
 from qbench.errors import QbenchError, refused_by_system
+from qbench.extension import named_also
 from qbench.host import ended_like_interrupted
 from qbench.storage import neutral_text
 
@@ -57,14 +61,18 @@ _CODES = "exit codes: 0 fine, 1 gate failed, 2 usage or bad input, 3 incomparabl
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in ``argv`` (the process's own arguments when None); its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["help"]:  # help VERB is VERB --help
+        words = [*words[1:], "--help"]
     try:
-        arguments = build_parser().parse_args(argv)
+        arguments = build_parser().parse_args(words)
     except SystemExit as request:  # argparse ends the process for --help and for what it cannot read
         return int(request.code or 0)
     try:
         with warnings.catch_warnings(), ended_like_interrupted():
             warnings.showwarning = _noting(warnings.showwarning)
-            with _size_limits(arguments.size_limits):
+            named = functools.partial(extensions_of_command, arguments.extension, Path.cwd())
+            with _size_limits(arguments.size_limits), named_also(named):
                 code: ExitCode = arguments.execute(arguments)
         sys.stdout.flush()
     except QbenchError as error:
@@ -86,10 +94,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="qbench",
         description="A bench for quantized neural networks: models × backends × schemas against stored fp32 baselines.",
-        epilog=" ".join(_CODES.split()),
+        epilog=f"'qbench help COMMAND' shows the options of a command; {' '.join(_CODES.split())}",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", "-V", action="version", version=_version())
     parser.add_argument(
         "--size-limits",
         metavar="N",
@@ -107,8 +115,16 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         command.declare(one)
+        for verb in _innermost(one):
+            declare_extensions(verb)
         one.set_defaults(execute=command.execute, verb=command.name)
     return parser
+
+
+def _innermost(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """``parser``, or the parsers of its actions (``history show``)."""
+    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
+    return [one for action in actions for one in action.choices.values()] or [parser]
 
 
 def _size_limits(factor: int | None) -> AbstractContextManager[None]:

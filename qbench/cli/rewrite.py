@@ -11,9 +11,7 @@ from qbench.cli.options import (
     choose_arithmetic,
     choose_cache,
     declare_count,
-    declare_extensions,
     declare_json,
-    named_extensions,
     read_samples,
 )
 from qbench.cli.printing import print_columns, print_json, put, say
@@ -61,7 +59,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="check in this arithmetic: a name, a .toml or qdq (default: what each pass declares); repeatable",
     )
-    declare_extensions(parser)
     declare_json(parser)
 
 
@@ -71,13 +68,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: the model is no quantized one, a name or a pipeline is wrong, or a pass was stopped.
     """
-    from qbench.graph import operator_catalogue, save_model, with_operators
+    from qbench.graph import save_model
     from qbench.passes import PassError, Policy, run_pipeline
 
     check_outputs(f"Rewriting '{arguments.model}'", {"--output": arguments.output}, (arguments.model, arguments.data))
     _refuse_idle(arguments)
     pipeline = _pipeline(arguments)
-    model = with_operators(_in_qdq(arguments.model), operator_catalogue(named_extensions(arguments.extension)))
+    model = _in_qdq(arguments.model)
     checking = _Checking(_machines(arguments.machine), _samples(arguments)) if arguments.check else None
     try:
         found = run_pipeline(model, pipeline, Policy(arguments.policy), checking.watch if checking else None)
@@ -156,10 +153,10 @@ def _refuse_idle(arguments: argparse.Namespace) -> None:
 
 
 def _pipeline(arguments: argparse.Namespace) -> "Pipeline":
-    from qbench.extension import with_installed
+    from qbench.extension import known_extensions
     from qbench.passes import Policy, catalogue, parse_pipeline, standard_pipeline
 
-    known = catalogue(with_installed(named_extensions(arguments.extension)))
+    known = catalogue(known_extensions())
     if arguments.passes is None:
         return standard_pipeline(Policy(arguments.policy), known)
     return parse_pipeline(arguments.passes, known)

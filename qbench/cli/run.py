@@ -15,9 +15,7 @@ from qbench.cli.history_files import declare_history
 from qbench.cli.options import (
     declare_baselines,
     declare_cache,
-    declare_extensions,
     declare_json,
-    named_extensions,
     with_hint,
 )
 from qbench.cli.printing import complain, print_json, print_tones, put, say
@@ -40,7 +38,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--select", metavar="E", default="", help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'"
     )
     parser.add_argument("--shard", metavar="I/N", default="", help="run only the models of shard I of N")
-    declare_extensions(parser)
     declare_baselines(parser)
     declare_cache(parser)
     parser.add_argument(
@@ -72,9 +69,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         )
     suite = Path(arguments.suite).absolute()
     os.stat(suite)  # whose error is one sentence
-    extensions = named_extensions(arguments.extension)
     progress = partial(_progress, history=Path(arguments.history))
-    done = run_suite(suite, _options(arguments), extensions, progress, Path.cwd())
+    done = run_suite(suite, _options(arguments), progress, Path.cwd())
     for sentence in done.refused:
         say(with_hint(_in_our_options(sentence), arguments.extension))
     if done.refused:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from qbench.extension import Catalogue, Extension, installed_extensions
+from qbench.extension import Catalogue, Extension, known_extensions
 
 if TYPE_CHECKING:
     from qbench.metrics.metric import Metric
@@ -58,7 +58,7 @@ def get_metric(name: str) -> "Metric":
     Raises:
         InputError: no such metric; the nearest one is suggested.
     """
-    return catalogue(installed_extensions()).get(name)
+    return catalogue(known_extensions()).get(name)
 
 
 def split_name(written: str) -> tuple[str, str | None]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from qbench.errors import InputError
-from qbench.extension import Catalogue, Extension, installed_extensions
+from qbench.extension import Catalogue, Extension, known_extensions
 from qbench.numerics.qparams import QParams
 from qbench.numerics.rounding import Ints, Rounding
 from qbench.storage import digest_plain, read_toml, table_from_value, toml_text, value_from_table
@@ -586,7 +586,7 @@ def get_arithmetic(name: str) -> Arithmetic:
     Raises:
         InputError: no such machine; the nearest name is suggested.
     """
-    return catalogue(installed_extensions()).get(name)
+    return catalogue(known_extensions()).get(name)
 
 
 def machine_for(arithmetic: Arithmetic | str, operator: str) -> Arithmetic:
@@ -601,7 +601,7 @@ def machine_for(arithmetic: Arithmetic | str, operator: str) -> Arithmetic:
 
 def list_arithmetics() -> tuple[str, ...]:
     """The names of all arithmetics, sorted, installed extensions included."""
-    return catalogue(installed_extensions()).names()
+    return catalogue(known_extensions()).names()
 
 
 def load_arithmetic(path: Path | str) -> Arithmetic:

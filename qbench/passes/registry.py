@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from qbench.errors import InputError
-from qbench.extension import OWN, Catalogue, Extension, installed_extensions
+from qbench.extension import OWN, Catalogue, Extension, known_extensions
 
 if TYPE_CHECKING:
     from qbench.passes.contract import Pass, Policy
@@ -135,5 +135,5 @@ def standard_pipeline(policy: "Policy", passes: "Catalogue[Pass] | None" = None)
     """
     from qbench.passes.pipeline import placed
 
-    known = catalogue(installed_extensions()) if passes is None else passes
+    known = catalogue(known_extensions()) if passes is None else passes
     return placed(standard_passes(policy.steps), (known.get(one) for one in known.names() if known.owner(one) != OWN))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from qbench.errors import QbenchError
-from qbench.extension import Extension
 from qbench.plugin.item_state import collected_suites
 from qbench.plugin.items import CellItem, RedCell
 
@@ -86,14 +85,11 @@ class SuiteRun:
         return self.code == pytest.ExitCode.INTERNAL_ERROR
 
 
-def run_suite(
-    suite: Path, options: Sequence[str], extensions: Sequence[Extension], listener: Listener, root: Path
-) -> SuiteRun:
+def run_suite(suite: Path, options: Sequence[str], listener: Listener, root: Path) -> SuiteRun:
     """Measure and judge the cells of ``suite``.
 
     Args:
-        options: of pytest, ``--qbench-…``. extensions: added as a conftest would.
-        root: the folder that relative paths of options start from.
+        options: of pytest, ``--qbench-…``. root: the folder that relative paths of options start from.
     """
     done = SuiteRun()
     arguments = [str(suite), f"--rootdir={root}", "-c", os.devnull, "--noconftest", "--capture=no", "--assert=plain"]
@@ -102,7 +98,7 @@ def run_suite(
         arguments += ["-p", f"no:{name}"]
     with _without_environment(), ExitStack() as stack:
         hooks = _RunHooks(done, suite, listener, stack)
-        code = pytest.main([*arguments, *options], plugins=[hooks, *map(_ExtensionPlugin, extensions)])
+        code = pytest.main([*arguments, *options], plugins=[hooks])
     done.code = int(code)
     return done
 
@@ -114,17 +110,6 @@ def _without_environment() -> Iterator[None]:
         yield
     finally:
         os.environ.update(kept)
-
-
-class _ExtensionPlugin:
-    """A plugin that adds one extension, as a conftest does."""
-
-    def __init__(self, extension: Extension) -> None:
-        self._extension = extension
-
-    def pytest_qbench_extension(self) -> Extension:
-        """The extension."""
-        return self._extension
 
 
 class _RunHooks:

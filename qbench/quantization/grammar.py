@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qbench.errors import InputError, nearest
-from qbench.extension import Catalogue, Extension, installed_extensions
+from qbench.extension import Catalogue, Extension, known_extensions
 
 if TYPE_CHECKING:
     from qbench.quantization.schema import Schema
@@ -221,7 +221,7 @@ def _refuse_method(method: str) -> None:
 def _methods() -> tuple[str, ...]:
     from qbench.calibration import range_method_catalogue
 
-    return range_method_catalogue(installed_extensions()).names()
+    return range_method_catalogue(known_extensions()).names()
 
 
 def _bits(count: int) -> str:
@@ -324,4 +324,4 @@ def get_schema(name: str) -> "Schema":
     Raises:
         InputError: no such schema, or one that cannot be; the nearest name is suggested.
     """
-    return catalogue(installed_extensions()).get(name)
+    return catalogue(known_extensions()).get(name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qbench.errors import UnavailableError
-from qbench.extension import Catalogue, Extension, installed_extensions
+from qbench.extension import Catalogue, Extension, known_extensions
 from qbench.subjects.assets import Package, Pinned
 from qbench.subjects.operators import OperatorNames
 
@@ -96,7 +96,7 @@ def get_model(name: str) -> "ZooModel":
     Raises:
         InputError: no model has the name; the nearest name is suggested.
     """
-    return model_catalogue(installed_extensions()).get(name)
+    return model_catalogue(known_extensions()).get(name)
 
 
 def get_dataset(name: str) -> "Dataset":
@@ -105,7 +105,7 @@ def get_dataset(name: str) -> "Dataset":
     Raises:
         InputError: no data set has the name; the nearest name is suggested.
     """
-    return dataset_catalogue(installed_extensions()).get(name)
+    return dataset_catalogue(known_extensions()).get(name)
 
 
 def needed_packages(names: Iterable[str]) -> tuple[Pinned, ...]:
@@ -113,6 +113,6 @@ def needed_packages(names: Iterable[str]) -> tuple[Pinned, ...]:
 
     Names without packages are skipped.
     """
-    catalogues = (model_catalogue(installed_extensions()), dataset_catalogue(installed_extensions()))
+    catalogues = (model_catalogue(known_extensions()), dataset_catalogue(known_extensions()))
     factories = [catalogue.factory(name) for name in names for catalogue in catalogues]
     return tuple(dict.fromkeys(package for factory in factories for package in getattr(factory, "packages", ())))

@@ -8,8 +8,8 @@ from typing import Any
 import onnx_ir as ir
 
 from qbench.errors import InputError, require_type
-from qbench.extension import installed_extensions
-from qbench.graph import load_model
+from qbench.extension import known_extensions
+from qbench.graph import load_model, operator_catalogue, with_operators
 from qbench.subjects.catalogue import model_catalogue
 from qbench.subjects.pictures import Picture
 from qbench.subjects.sources import ReadyArray
@@ -30,7 +30,7 @@ def read_network(model: str, data: Dataset, preprocess: Preprocess | None) -> Zo
     named = _catalogue_model(model)
     if named is not None:
         return named if preprocess is None else replace(named, preprocess=preprocess)
-    graph = load_model(model)
+    graph = _read_file(model)
     return ZooModel(
         id=re.sub(r"[^a-z0-9_.-]", "-", Path(model).stem.lower()) or "model",
         graphs={"model": lambda: graph},
@@ -47,7 +47,7 @@ def read_graph(model: str) -> ir.Model:
         InputError: no such file or name, or a model of several graphs.
     """
     named = _catalogue_model(model)
-    return load_model(model) if named is None else only_graph(named)
+    return _read_file(model) if named is None else only_graph(named)
 
 
 def only_graph(network: ZooModel) -> ir.Model:
@@ -67,6 +67,11 @@ def only_graph(network: ZooModel) -> ir.Model:
     return load()
 
 
+def _read_file(path: str) -> ir.Model:
+    """The graph of the file; its nodes know the operators of the known extensions."""
+    return with_operators(load_model(path), operator_catalogue(known_extensions()))
+
+
 def _catalogue_model(model: str) -> ZooModel | None:
     """The model of the catalogue; None where ``model`` is a file.
 
@@ -75,7 +80,7 @@ def _catalogue_model(model: str) -> ZooModel | None:
     """
     remedy = "Save a model that is in memory with qbench.save_model, and give the path."
     require_type("Looking for a model", model, (str, Path), expected="a name or a path, as a text", remedy=remedy)
-    catalogue = model_catalogue(installed_extensions())
+    catalogue = model_catalogue(known_extensions())
     is_file = Path(model).exists() or Path(model).suffix
     if model in catalogue.names() or not is_file:
         return catalogue.get(model, doing=f"Looking for the model '{model}'")

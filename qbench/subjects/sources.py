@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qbench.errors import InputError, nearest, require_type
-from qbench.extension import installed_extensions
+from qbench.extension import known_extensions
 from qbench.metrics import Labels
 from qbench.storage import (
     ArchiveError,
@@ -248,7 +248,7 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
         return pictures_from_folder(Path(path)), preprocess
     if text.endswith(".npz"):
         return arrays_from_npz(Path(text)), ReadyArray()
-    names = dataset_catalogue(installed_extensions())
+    names = dataset_catalogue(known_extensions())
     if text in names.names():
         return names.get(text), None
     close = nearest(text, names.names())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qbench.backends import catalogue as backend_catalogue
 from qbench.backends import integer_backends
-from qbench.extension import Catalogue, Extension, with_installed
+from qbench.extension import Catalogue, Extension, with_known
 from qbench.metrics import catalogue as metric_catalogue
 from qbench.passes import catalogue as pass_catalogue
 from qbench.quantization import catalogue as schema_catalogue
@@ -54,7 +54,7 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
     Raises:
         InputError: two owners define one name.
     """
-    added = with_installed(extensions)
+    added = with_known(extensions)
     if suites is not None:
         added = (*added, *written_extensions(suites))
     operators: Catalogue[Operator] = Catalogue("operator", {})  # only those of extensions

@@ -38,19 +38,56 @@ def test_a_conftest_is_run_as_under_pytest(uninstalled, qbench, name):
 
 
 def test_list_and_doctor_know_it(uninstalled, qbench):
-    assert "blobs " not in qbench("list", "models")[1]
-    assert "blobs " in qbench("list", "models", "--extension", HOOK)[1]
-    code, out, _ = qbench("doctor", "--extension", HOOK, "--json")
+    assert "blobs " in qbench("list", "models")[1]
+    code, out, _ = qbench("doctor", "--json")
     assert code == 1
     assert "shapes" in json.loads(out)["machine"]["extensions"]  # the zoo may be installed, too
 
 
 @pytest.mark.parametrize("command", ["run", "doctor"])
 def test_an_unknown_name_ends_with_the_hint(uninstalled, qbench, command):
+    Path("conftest.py").rename("adder.py")
     code, out, err = qbench(command, SUITE)
     assert (code, out) == (2, "")
     assert "unknown model 'blobs'" in err
-    assert err.endswith(f"needs --extension {HOOK} here.\n")
+    assert err.endswith("--extension MODULE:NAME; that of this folder is read anyway.\n")
+    assert qbench(command, SUITE, "--extension", "adder:EXTENSION")[0] == 1  # nothing is accepted yet
+
+
+def test_every_verb_knows_the_names_of_the_folder(uninstalled, qbench):
+    axes = ("--backend", "ort-cpu", "--schema", "w8a8_asym_pc", "--calib", "blobs_train")
+    assert qbench("eval", "blobs", "--data", "blobs_test", *axes)[0] == 0
+    assert qbench("localize", "blobs", "--data", "blobs_test", *axes)[0] in (0, 1)
+    assert qbench("profile", "blobs", "--data", "blobs_train", "-o", "p.json")[0] == 0
+    assert qbench("diff", "blobs", "--data", "blobs_test", "--right", "backend=ort-cpu-noopt")[0] in (0, 1)
+
+
+def test_pyproject_names_extensions_or_none(uninstalled, qbench):
+    Path("conftest.py").rename("adder.py")
+    Path("pyproject.toml").write_text('[tool.qbench]\nextensions = ["adder:bare"]\n')
+    assert "blobs " in qbench("list", "models")[1]
+    Path("adder.py").rename("conftest.py")
+    Path("pyproject.toml").write_text("[tool.qbench]\nextensions = []\n")
+    assert "blobs " not in qbench("list", "models")[1]
+    Path("pyproject.toml").write_text('[tool.qbench]\nextensions = "adder:bare"\n')
+    code, _, err = qbench("list", "models")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "extensions = 'adder:bare'" in err
+
+
+def test_a_conftest_that_fails_is_one_sentence_with_its_line(uninstalled, qbench):
+    with Path("conftest.py").open("a") as file:
+        file.write("\n1 / 0\n")
+    line = len(Path("conftest.py").read_text().splitlines())
+    code, out, err = qbench("list", "models")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "ZeroDivisionError" in err
+    assert f"'conftest.py', line {line}" in err
+
+
+def test_a_name_of_the_folder_is_suggested_first(uninstalled, qbench):
+    err = qbench("eval", "blobz", "--data", "blobs_test")[2]
+    assert "Did you mean 'blobs'?" in err
 
 
 def test_no_hint_for_other_mistakes(uninstalled, qbench):
@@ -75,7 +112,9 @@ def test_what_is_no_extension_is_one_sentence_and_2(uninstalled, qbench, text, s
 
 
 def test_one_name_of_two_owners_is_refused(uninstalled, qbench):
-    assert qbench("list", "models", "--extension", HOOK, "--extension", HOOK)[0] == 2
+    Path("other.py").write_text("from qbench import Extension\nOTHER = Extension(name='o', models={'blobs': None})\n")
+    assert qbench("list", "models", "--extension", HOOK)[0] == 0
+    assert qbench("list", "models", "--extension", "other:OTHER")[0] == 2
 
 
 def test_an_installed_one_may_be_named_too(project, qbench):

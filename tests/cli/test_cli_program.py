@@ -54,9 +54,31 @@ def test_what_it_cannot_read_is_usage(qbench, arguments):
     assert not out
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["evel"], "unknown command 'evel'; did you mean 'eval'?"),
+        (["history", "shw"], "unknown command 'shw'; did you mean 'show'?"),
+        (["eval", "net.onnx", "--dat", "val.npz"], "unknown option '--dat'; did you mean '--data'?"),
+        (["localize", "net", "--foo=1"], "unknown option '--foo'; 'qbench localize --help' lists what there is"),
+        (["--verson"], "unknown option '--verson'; did you mean '--version'?"),
+    ],
+)
+def test_a_mistyped_word_is_named_with_the_nearest(qbench, words, says):
+    code, out, err = qbench(*words)
+    assert (code, out) == (2, "")
+    assert err.endswith(f"{says}\n")
+
+
+def test_help_of_a_verb(qbench):
+    assert qbench("help", "eval") == qbench("eval", "--help")
+    assert qbench("help") == qbench("--help")
+
+
 def test_version(qbench):
     import qbench as package
 
+    assert qbench("-V") == qbench("--version")
     assert qbench("--version")[:2] == (0, f"qbench {package.__version__}\n")
 
 

@@ -14,7 +14,7 @@ from qbench.calibration.ranges.torch import TorchHistogram
 from qbench.calibration.ranges.tqt import Tqt3Sd, TqtKlJ
 from qbench.calibration.ranges.tvm import TvmGlobal, TvmKl, TvmPercentile
 from qbench.errors import InputError
-from qbench.extension import Catalogue, Extension, installed_extensions
+from qbench.extension import Catalogue, Extension, known_extensions
 
 _CALL = re.compile(r"([a-z][a-z0-9_.-]*)(?:\((.*)\))?")
 _OWN: dict[str, Callable[..., RangeMethod]] = {
@@ -60,7 +60,7 @@ def get_range_method(text: str, extensions: Iterable[Extension] | None = None) -
             expected="as in 'minmax' or 'percentile(99.9)'",
             remedy="Spell it like this.",
         )
-    known = range_method_catalogue(installed_extensions() if extensions is None else extensions)
+    known = range_method_catalogue(known_extensions() if extensions is None else extensions)
     made = known.get(match[1], doing=doing)
     positional, named = _settings(doing, match[2] or "")
     if isinstance(made, RangeMethod) and not isinstance(made, type):
