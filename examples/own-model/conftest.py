@@ -1,7 +1,8 @@
-"""Your own model and data in a suite: put net.onnx, val.npz and calibration.npz (arrays x and y) beside this file.
+"""Your own model and data in a suite: put net.onnx, val.npz and calibration.npz next to this file.
 
-For pictures sorted into a folder a class, write ``folder:val?resize=256&crop=224`` in place of ``val.npz`` and take the
-preprocessing that comes with it.
+The .npz files hold an array for each input of the graph (a lone input may be called ``x``) and the classes ``y``. For
+pictures in one folder per class, write ``folder:val?resize=256&crop=224`` in place of ``val.npz``, and give
+``model_from_file`` the preprocessing that ``dataset_from_text`` returns with it.
 """
 
 import os
@@ -9,28 +10,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from qbench import Extension, load_model
-from qbench.subjects import Classification, Dataset, ReadyArray, ZooModel, dataset_from_text
+from qbench import Extension
+from qbench.subjects import Dataset, ZooModel, dataset_from_text, model_from_file
 
 HERE = Path(os.environ.get("OWN_MODEL_FOLDER", Path(__file__).parent))
 
 
 def my_net() -> ZooModel:
-    return ZooModel(
-        id="my_net",
-        graphs={"model": lambda: load_model(HERE / "net.onnx")},
-        preprocess=ReadyArray(input="x"),  # the arrays are ready feeds of the graph's input "x"
-        task=Classification(),  # the first output ranks the classes
-        origin="trained by us",
-    )
+    return model_from_file(HERE / "net.onnx", name="my_net")
 
 
-def arrays(name: str, file: str) -> Callable[[], Dataset]:
-    def read() -> Dataset:
-        dataset, _ = dataset_from_text(str(HERE / file))
-        return replace(dataset, id=name)
-
-    return read
+def samples(name: str, file: str) -> Callable[[], Dataset]:
+    return lambda: replace(dataset_from_text(str(HERE / file))[0], id=name)
 
 
 def pytest_qbench_extension(config: object) -> Extension:
@@ -38,7 +29,7 @@ def pytest_qbench_extension(config: object) -> Extension:
         name="own model",
         models={"my_net": my_net},
         datasets={
-            "my_data": arrays("my_data", "val.npz"),
-            "my_calibration": arrays("my_calibration", "calibration.npz"),
+            "my_data": samples("my_data", "val.npz"),
+            "my_calibration": samples("my_calibration", "calibration.npz"),
         },
     )

@@ -260,6 +260,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
         metrics,
         arguments.calib_count,
         given=arguments.model if arguments.fp32 else None,
+        output=arguments.output,
     )
     kept = RecordingTask(subject.model.task)
     subject = replace(subject, model=replace(subject.model, task=kept))
@@ -301,7 +302,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="D",
         required=True,
         help="'folder:PATH?resize=256&crop=224&mean=…&std=…' (pictures, one folder per class), "
-        "'PATH.npz' with x and y, or the name of a data set",
+        "'PATH.npz' with an array for each input (or a lone x) and labels y, or the name of a data set",
     )
     declare_backend(parser)
     parser.add_argument(
@@ -317,6 +318,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--fp32", metavar="MODEL", help="the float model that MODEL, which is quantized already, is compared with"
     )
     declare_metrics(parser)
+    parser.add_argument(
+        "--output", metavar="NAME", help="of a model file, the output that is measured (default: the graph's first)"
+    )
     declare_threads(parser)
     parser.add_argument(
         "--parts",
@@ -402,7 +406,7 @@ def _print(arguments: argparse.Namespace, shared: "SubjectArtifacts", measured: 
     if quantized:
         _print_cost(fp32, *quantized)
     else:
-        _print_values(fp32)
+        _print_values(fp32, is_labelled=data.labels is not None)
     seconds = ", ".join(f"{one.seconds.get('inference', 0):.2f} s {one.cell.schema}" for one in measured)
     put()
     put(f"inference took {seconds}")
@@ -426,19 +430,22 @@ def _print_plan(quantized: "Measurement") -> None:
             put(f"  and {len(quantized.refusals) - REFUSALS_SHOWN} more (--json lists them all)")
 
 
-def _print_values(fp32: "Measurement") -> None:
+def _print_values(fp32: "Measurement", *, is_labelled: bool) -> None:
     """What the float model scores; against itself it has nothing to say."""
     from qbench.judging import valued
 
     rows = [
-        (score.metric, valued(score, score.value), f"{score.hits}/{score.out_of}")
+        (score.metric, valued(score, score.value), f"{score.hits}/{score.out_of}" if score.proportion else str(score.n))
         for score in fp32.scores
         if _against_labels(score)
     ]
     if rows:
         print_columns(rows, ("metric", "fp32", "of"))
-    else:
+    elif is_labelled:
         put("nothing to score: these metrics compare with fp32; add --schema and --calib")
+    else:
+        put("nothing to score: the data has no labels (an array y, or a folder for each class); add them, or compare")
+        put("with fp32: --schema and --calib")
 
 
 def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
@@ -458,11 +465,10 @@ def _score_row(before: "Score", after: "Score") -> tuple[str, ...]:
         after.metric,
         valued(before, before.value) if is_own else "",
         valued(after, after.value),
-        str(after.out_of),
+        str(after.out_of if after.proportion else after.n),
         change_text(-after.drop / after.out_of, after.unit) if is_own else "",
         "" if interval is None else " … ".join(change_text(end, "%").removesuffix(" pp") for end in interval),
-        str(after.losses),
-        str(after.gains),
+        *((str(after.losses), str(after.gains)) if is_own or after.proportion else ("", "")),
     )
 
 

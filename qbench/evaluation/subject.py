@@ -145,6 +145,7 @@ def build_subject(
     count: int | None,
     *,
     given: str | None = None,
+    output: str | None = None,
 ) -> Subject:
     """The subject of a user's own model and data: what ``measure_cell`` and ``qbench eval`` measure.
 
@@ -155,19 +156,20 @@ def build_subject(
         metrics: names; none: those that fit the task and the labels.
         count: of calibration samples; None: all.
         given: ``model`` as it came quantized, a file or a name; None: it did not.
+        output: of a model file, the output that is compared; None: the graph's first.
 
     Raises:
         InputError: no such file or name, settings that contradict each other, or calibration samples that are scored.
     """
     scored, preprocess = dataset_from_text(data)
-    network = read_network(model, scored, preprocess)
+    network = read_network(model, scored, preprocess, output)
     learned = scored.without_samples() if calibration is None else _calibration(calibration, network, preprocess)
     return Subject(
         model=network,
         data={scored.id: scored},
         metrics=_uses(network, scored, metrics),
         calibration=learned if count is None or calibration is None else learned.take(count),
-        given=None if given is None else read_network(given, scored, preprocess),
+        given=None if given is None else read_network(given, scored, preprocess, output),
     )
 
 
@@ -187,7 +189,7 @@ def _calibration(text: str, network: ZooModel, scored: Preprocess | None) -> Dat
 def _uses(network: ZooModel, data: Dataset, names: Sequence[str]) -> tuple[MetricUse, ...]:
     if not names:
         of_labels = () if data.labels is None else getattr(network.task, "usual_metrics", ("exact",))
-        names = (*of_labels, "agreement")
+        names = (*of_labels, *getattr(network.task, "usual_comparisons", ("agreement",)))
     return tuple(MetricUse(name, get_metric(name), data.id) for name in dict.fromkeys(names))
 
 

@@ -39,6 +39,11 @@ def relative_errors(x: Wide, y: Wide) -> Wide:
     return np.asarray(parts.mean(axis=1))
 
 
+def max_errors(x: Wide, y: Wide) -> Wide:
+    """(m,) greatest absolute differences of rows (m, d)."""
+    return np.asarray(np.abs(x - y).max(axis=1))
+
+
 def divergences(x: Wide, y: Wide) -> Wide:
     """(m,) Kullback-Leibler divergences of rows of scores (m, classes) from ``x``, in nats."""
     are_shares = bool((x >= 0).all() and (x <= 1).all())
@@ -113,6 +118,16 @@ SMAPE = Metric(
     direction=Direction.LOWER,
     against=Against.REFERENCE,
     count=_distance("smape", relative_errors, MILLION),
+    proportion=False,
+    of_run=True,
+)
+MAX_ERROR = Metric(
+    name="max_error",
+    title="Maximum difference",
+    direction=Direction.LOWER,
+    against=Against.REFERENCE,
+    count=_distance("max_error", max_errors, MILLION),
+    unit="",
     proportion=False,
     of_run=True,
 )

@@ -29,6 +29,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "cosine": "distances",
         "kl": "distances",
         "smape": "distances",
+        "max_error": "distances",
         "flips": "agreement",
         "negative_flips": "agreement",
         "ties": "agreement",

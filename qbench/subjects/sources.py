@@ -2,7 +2,7 @@
 
 imagenet_photos                                          a name of qbench or of an extension
 folder:PATH?resize=256&crop=224&mean=0.485,0.456,0.406   pictures; settings that are absent are torchvision's
-PATH.npz                                                 ready feeds ``x`` and classes ``y``
+PATH.npz                                                 ready feeds by input (or a lone ``x``), and classes ``y``
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,6 @@ from qbench.storage import (
     TooLargeError,
     array_names,
     current_limits,
-    digest_arrays,
     digest_bytes,
     digest_plain,
     read_archive,
@@ -30,17 +29,14 @@ from qbench.subjects.catalogue import dataset_catalogue
 from qbench.subjects.pictures import Interpolation, Layout, Picture, Pixels, decode_picture
 from qbench.subjects.subject import Array, Dataset, Preprocess
 
-# Ready feeds: the arrays ``x`` and ``y`` of an ``.npz`` file.
+# Ready feeds: the arrays of an ``.npz`` file, one row per sample, by the names of the graph's inputs.
 #
-#     x (n, …) numbers, one row per sample;   y (n,) integers, the right classes (may be absent)
-#
-# Nothing in the file is unpickled. A row's source is the digest of its numbers, so that two files with a common row
-# overlap whatever their names are.
+#     x (n, …) numbers, for a graph of one input;   y (n,) integers, the right classes (may be absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyArray:
-    """The preprocessing that does nothing; ``input`` is the graph's input."""
+    """The preprocessing that does nothing; ``input`` is the graph's input where a sample is one array."""
 
     input: str = "x"
 
@@ -54,8 +50,10 @@ class ReadyArray:
         """Ready feeds."""
         return ("array",)
 
-    def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - an array, by the data's kind
-        """The sample under the input's name."""
+    def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - an array, or several by input
+        """The sample under the input's name, or as it is where it names the inputs."""
+        if isinstance(sample, Mapping):
+            return {name: np.asarray(one) for name, one in sample.items()}
         return {self.input: np.asarray(sample)}
 
     def finish(self, batch: dict[str, Array]) -> dict[str, Array]:
@@ -64,40 +62,35 @@ class ReadyArray:
 
 
 def arrays_from_npz(path: Path) -> Dataset:
-    """The samples in the file at ``path``; float64 and float16 become float32, which is what networks take.
+    """The samples in the file at ``path``: ``y`` holds labels, every other array is the feed of the input of its name.
+
+    A lone ``x`` is the feed of a lone input, whatever its name; its float16 becomes float32.
 
     Raises:
-        InputError: no such file, no ``.npz``, no ``x``, objects instead of numbers, NaN (the sample is named), or a
-            ``y`` that does not fit.
+        InputError: no such file, no ``.npz``, no feed, objects instead of numbers, NaN (the sample is named), arrays of
+            different length, or a ``y`` that does not fit.
     """
     doing = f"Reading the data file '{path}'"
-    arrays = read_arrays(path, ["x"], optional=["y"])
-    x, y = arrays["x"], arrays.get("y")
-    if x.ndim == 0 or not len(x) or x.dtype.kind not in "fiub":
+    arrays = read_arrays(path)
+    labels = arrays.pop("y", None)
+    if not arrays:
         raise InputError(
-            f"{doing}, its array 'x'",
-            found=f"shape {x.shape} of {x.dtype}",
-            expected="(n, …) numbers, one row a sample, n at least 1",
-            remedy="Save the feeds stacked along the first axis.",
+            doing,
+            found="the array y" if labels is not None else "the arrays (none)",
+            expected="an .npz file of numbers with 'x', or with an array for each input of the graph",
+            remedy="Write one with numpy.savez(path, x=…, y=…).",
         )
-    if x.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # what is too large for float32 becomes Inf, and is named below
-            x = x.astype(np.float32, copy=False)
-        _refuse_non_finite(x, doing)
-    ids = tuple(f"x[{index}]" for index in range(len(x)))
-    return Dataset(
-        id=path.name,
-        kind="array",
-        sample_ids=ids,
-        sources=tuple(digest_arrays({"x": row}) for row in x),
-        labels=None if y is None else _labels(y, len(x), doing),
-        content=digest_arrays({"x": x}),
-        load=lambda index: x[index],
-    )
+    if list(arrays) == ["x"]:
+        x = arrays["x"]
+        lone = x.astype(np.float32) if x.dtype == np.float16 else x
+        found = Dataset.from_arrays(path.name, lone, labels)
+    else:
+        found = Dataset.from_arrays(path.name, arrays, labels)
+    return found
 
 
-def read_arrays(path: Path, needed: Sequence[str], *, optional: Sequence[str] = ()) -> dict[str, Array]:
-    """The arrays of these names in the ``.npz`` file at ``path``, as they are; nothing is unpickled.
+def read_arrays(path: Path, needed: Sequence[str] = (), *, optional: Sequence[str] = ()) -> dict[str, Array]:
+    """The arrays of these names in the ``.npz`` file at ``path``, or all, as they are; nothing is unpickled.
 
     Raises:
         InputError: no such file, no ``.npz``, objects instead of numbers, more than the limit, or one that is
@@ -106,7 +99,7 @@ def read_arrays(path: Path, needed: Sequence[str], *, optional: Sequence[str] = 
     try:
         listed = array_names(path)
         if set(needed) <= set(listed):
-            return read_archive(path, {*needed, *optional}, most=current_limits().tensor_bytes)
+            return read_archive(path, {*needed, *optional} or set(listed), most=current_limits().tensor_bytes)
         found = f"the arrays {', '.join(listed) or '(none)'}"
     except OSError as error:
         found = error.strerror or str(error)
@@ -117,35 +110,9 @@ def read_arrays(path: Path, needed: Sequence[str], *, optional: Sequence[str] = 
     raise InputError(
         f"Reading the data file '{path}'",
         found=found,
-        expected=f"an .npz file of numbers with {' and '.join(map(repr, needed))}",
-        remedy=f"Write one with numpy.savez(path, {', '.join(f'{name}=…' for name in needed)}).",
+        expected=f"an .npz file of numbers{' with ' * bool(needed)}{' and '.join(map(repr, needed))}",
+        remedy=f"Write one with numpy.savez(path, {', '.join(f'{name}=…' for name in needed or ('x', 'y'))}).",
     )
-
-
-def _refuse_non_finite(x: Array, doing: str) -> None:
-    finite = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
-    if not finite.all():
-        raise InputError(
-            f"{doing}, sample 'x[{int(np.argmin(finite))}]'",
-            found=f"NaN or Inf (in {int((~finite).sum())} of {len(x)} samples)",
-            expected="numbers that float32 holds",
-            remedy="Correct or remove the sample.",
-        )
-
-
-def _labels(y: Array, count: int, doing: str) -> Labels:
-    if y.shape != (count,) or y.dtype.kind not in "iu" or (y < 0).any():
-        raise InputError(
-            f"{doing}, its array 'y'",
-            found=f"shape {y.shape} of {y.dtype}" + _negative(y),
-            expected=f"shape ({count},) of integers from 0, one class for each row of 'x'",
-            remedy="Save one class number per sample.",
-        )
-    return tuple((int(label),) for label in y)
-
-
-def _negative(y: Array) -> str:
-    return f" with a class {int(y.min())}" if y.dtype.kind == "i" and y.size and y.min() < 0 else ""
 
 
 # Pictures of the user, in one folder for each class.

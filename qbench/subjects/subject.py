@@ -14,7 +14,7 @@ import onnx_ir as ir
 from qbench.errors import InputError
 from qbench.host import package_versions
 from qbench.metrics import Answers, Labels, StoredAnswers
-from qbench.storage import Cache, digest_code, digest_plain
+from qbench.storage import Cache, digest_arrays, digest_code, digest_plain
 
 # From a raw sample to a graph's feed, in two steps so that the first can be cached compactly.
 #
@@ -57,7 +57,7 @@ class Dataset:
     Args:
         id: name in suites. kind: what one sample is; a model's preprocessing says which kinds it takes:
             ``picture`` ((H, W, 3) uint8 RGB), ``bytes``, ``word`` (str), ``speech_8k`` ((12800,) int16),
-            ``speech_8k_pair`` (two of those), ``array`` (a ready feed).
+            ``speech_8k_pair`` (two of those), ``array`` (a ready feed, or input name → feed).
         sample_ids: n distinct names.
         sources: n names of what each sample was cut from; data sets with a common source overlap.
         labels: of each sample the ids of the right classes, or the right sequence; None: unlabelled.
@@ -84,6 +84,48 @@ class Dataset:
             self._refuse(f"{len(self.sources)} sources for {count} samples", "one source for every sample")
         if self.labels is not None and len(self.labels) != count:
             self._refuse(f"{len(self.labels)} labels for {count} samples", "labels for every sample")
+
+    @classmethod
+    def from_arrays(
+        cls, name: str, feeds: "Mapping[str, npt.ArrayLike] | npt.ArrayLike", labels: "npt.ArrayLike | None" = None
+    ) -> "Dataset":
+        """Ready feeds in memory as a data set.
+
+        Args:
+            name: its id. feeds: input name → (n, …) numbers, one row per sample; or one such array, for a graph of one
+                input. float64 becomes float32. labels: (n,) integers from 0, the right classes; None: unlabelled.
+
+        A row's source is the digest of its numbers: two data sets with a common row overlap whatever their names are.
+
+        Raises:
+            InputError: no rows, inputs of different length, objects, NaN (the sample is named), labels that do not fit.
+        """
+        doing = f"Making the data set '{name}'"
+        is_lone = not isinstance(feeds, Mapping)
+        arrays = {
+            key: _feed(np.asarray(one), f"{doing}, its array '{key}'")
+            for key, one in ({"x": feeds} if is_lone else feeds).items()  # type: ignore[union-attr]
+        }
+        lengths = {key: len(one) for key, one in arrays.items()}
+        if len(set(lengths.values())) != 1:
+            found = ", ".join(f"{count} rows in '{key}'" for key, count in lengths.items()) or "no arrays"
+            remedy = "Save one row per sample in every array."
+            raise InputError(doing, found=found, expected="equally many rows in each", remedy=remedy)
+        first, count = next(iter(lengths.items()))
+        _refuse_non_finite(arrays, first, doing)
+
+        def load(index: int) -> Any:  # noqa: ANN401 - a feed, or several by name
+            return arrays["x"][index] if is_lone else {key: one[index] for key, one in arrays.items()}
+
+        return cls(
+            id=name,
+            kind="array",
+            sample_ids=tuple(f"{first}[{index}]" for index in range(count)),
+            sources=tuple(digest_arrays({key: one[i] for key, one in arrays.items()}) for i in range(count)),
+            labels=None if labels is None else _class_labels(np.asarray(labels), count, doing),
+            content=digest_arrays(arrays),
+            load=load,
+        )
 
     def _refuse(self, found: str, expected: str) -> NoReturn:
         remedy = "Correct the file or the function that the data set comes from."
@@ -129,6 +171,46 @@ class Dataset:
             labels=None if self.labels is None else tuple(self.labels[i] for i in chosen),
             load=lambda index: load(chosen[index]),
         )
+
+
+def _feed(array: Array, doing: str) -> Array:
+    """``array`` (n, …) as it is fed: float64 as float32, which is what networks take."""
+    if array.ndim == 0 or not len(array) or array.dtype.kind not in "fiub":
+        raise InputError(
+            doing,
+            found=f"shape {array.shape} of {array.dtype}",
+            expected="(n, …) numbers, one row a sample, n at least 1",
+            remedy="Save the feeds stacked along the first axis.",
+        )
+    if array.dtype != np.float64:
+        return array
+    with np.errstate(over="ignore"):  # what is too large for float32 becomes Inf, which is refused by the caller
+        return array.astype(np.float32)
+
+
+def _refuse_non_finite(arrays: Mapping[str, Array], first: str, doing: str) -> None:
+    for key, array in arrays.items():
+        finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+        if not finite.all():
+            raise InputError(
+                f"{doing}, sample '{first}[{int(np.argmin(finite))}]'",
+                found=f"NaN or Inf (in {int((~finite).sum())} of {len(array)} samples)"
+                + (f" of '{key}'" if len(arrays) > 1 else ""),
+                expected="numbers that float32 holds",
+                remedy="Correct or remove the sample.",
+            )
+
+
+def _class_labels(y: Array, count: int, doing: str) -> Labels:
+    if y.shape != (count,) or y.dtype.kind not in "iu" or (y < 0).any():
+        least = f" with a class {int(y.min())}" if y.dtype.kind == "i" and y.size and y.min() < 0 else ""
+        raise InputError(
+            f"{doing}, its labels 'y'",
+            found=f"shape {y.shape} of {y.dtype}{least}",
+            expected=f"shape ({count},) of integers from 0, one class for each of the {count} samples",
+            remedy="Save one class number per sample.",
+        )
+    return tuple((int(label),) for label in y)
 
 
 # Prepared samples on disk, read batch by batch, so that memory does not grow with their number.
@@ -264,7 +346,8 @@ class Task(Protocol):
     """A frozen value. ``graphs`` are the names that it expects, ``("model",)`` for most.
 
     A task may have ``usual_metrics``, the names of the metrics that count its answers against labels where a user names
-    none; of other tasks equal answers are counted (``exact``).
+    none; of other tasks equal answers are counted (``exact``). It may have ``usual_comparisons``, those against the
+    fp32 run (else ``agreement``).
     """
 
     @property

@@ -232,6 +232,16 @@ class WholeOutput:
     output: str | None = None
 
     @property
+    def usual_metrics(self) -> tuple[str, ...]:
+        """None: labels say nothing about numbers."""
+        return ()
+
+    @property
+    def usual_comparisons(self) -> tuple[str, ...]:
+        """Distances from the fp32 outputs: after quantization no output is equal bit for bit."""
+        return ("sqnr", "cosine", "max_error")
+
+    @property
     def name(self) -> str:
         """Every setting in one word."""
         return f"whole output({self.output or 'first output'})"
