@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qbench.calibration.ranges import MinMax
 from qbench.errors import InputError
-from qbench.extension import Extension
+from qbench.extension import Extension, named_also
 from qbench.quantization import BiasKind, BiasSpec, Granularity, Rule, Schema, Spec, catalogue, get_schema
 from qbench.quantization.grammar import FORM, SchemaGrammar, SchemaName, builtin_schemas
 
@@ -78,18 +78,17 @@ def test_words(name: str, activation: str, weight: str, bias: str) -> None:
     assert (str(rule.activation), str(rule.weight), str(rule.bias or BiasSpec())) == (activation, weight, bias)
 
 
-def test_the_method_is_of_what_the_family_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_method_is_of_what_the_family_is_of() -> None:
     theirs = Extension(name="acme", range_methods={"acme-range_2": lambda: MinMax})
-    for module in ("qbench.quantization.grammar", "qbench.calibration.ranges.registry"):
-        monkeypatch.setattr(f"{module}.installed_extensions", lambda: (theirs,))
-    both, alone = only("w8a8_sym_pc_bias8_acme-range_2"), only("w4_sym_b32_acme-range_2")
+    with named_also(lambda: (theirs,)):
+        both, alone = only("w8a8_sym_pc_bias8_acme-range_2"), only("w4_sym_b32_acme-range_2")
+        with pytest.raises(InputError, match=r"Did you mean 'w8a8_sym_pc_acme-range_2'\?"):
+            get_schema("w8a8_sym_pc_acmerange")
     assert both.activation is not None
     assert both.weight is not None
     assert alone.weight is not None
     assert (both.activation.range_method, both.weight.range_method) == ("acme-range_2", "minmax")
     assert alone.weight.range_method == "acme-range_2"
-    with pytest.raises(InputError, match=r"Did you mean 'w8a8_sym_pc_acme-range_2'\?"):
-        get_schema("w8a8_sym_pc_acmerange")
 
 
 @pytest.mark.parametrize(
