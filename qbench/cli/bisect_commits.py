@@ -42,7 +42,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--state",
         metavar="FILE",
         help="file that keeps the state, so that a bisection can be continued (default: "
-        "reports/bisect/<good>-<bad>.json)",
+        "reports/bisect/<good>-<bad>.json, with --extension of another name)",
     )
     declare_json(parser)
     parser.add_argument(
@@ -64,19 +64,21 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     project = Path(arguments.project)
     task = _task(arguments, project)
     commits = _between(task, project)
-    path = Path(arguments.state or project / f"reports/bisect/{task.good[:9]}-{task.bad[:9]}.json")
+    path = Path(arguments.state or project / f"reports/bisect/{_name(task)}.json")
     notes = open_notes(path, task)
     with tempfile.TemporaryDirectory() as folder, Worktree(project, Path(folder) / "tree") as tree:
 
         def tried(notes: "Notes", commit: str) -> "Notes":
             if commit not in notes.trials:
-                notes = try_commit(tree, commit, notes, extensions=arguments.extension)
+                notes = try_commit(tree, commit, notes)
                 save_notes(path, notes)
             return notes
 
-        for end in (task.good, task.bad):
-            notes = tried(notes, end)
-            _demand_measured(notes, end)
+        for end in (task.good, task.bad):  # one that failed is tried again: the reason may be gone
+            if notes.lines(end) is None:
+                notes = try_commit(tree, end, notes)
+                _demand_measured(notes, end, path)
+                save_notes(path, notes)
         question = ask(notes.lines(task.good) or (), notes.lines(task.bad) or (), metric=arguments.metric)
         say(f"{question.metric} of {question.cell}: {percent(question.good)} good, {percent(question.bad)} bad")
         marks = _marks(notes, question, commits)
@@ -119,7 +121,16 @@ def _task(arguments: argparse.Namespace, project: Path) -> "Task":
         suite=path.relative_to(project.resolve()).as_posix(),
         select=_selection(cell),
         artifacts=tuple(arguments.artifact),
+        extensions=tuple(arguments.extension),
     )
+
+
+def _name(task: "Task") -> str:
+    """Of the file of its notes."""
+    from qbench.storage import digest_plain
+
+    others = f"-{digest_plain(list(task.extensions))[:6]}" if task.extensions else ""
+    return f"{task.good[:9]}-{task.bad[:9]}{others}"
 
 
 def _selection(cell: str) -> str:
@@ -145,13 +156,14 @@ def _between(task: "Task", project: Path) -> tuple[str, ...]:
     return line[line.index(task.good) + 1 :]
 
 
-def _demand_measured(notes: "Notes", end: str) -> None:
+def _demand_measured(notes: "Notes", end: str, path: Path) -> None:
     if notes.lines(end) is None:
+        kept = f" What was measured before is kept in '{path}'." if path.exists() else ""
         raise InputError(
             f"Measuring {end[:9]}, an end of the bisection",
             found=notes.trials[end].problem,
             expected="an end that can be built and measured",
-            remedy="Correct --build, or choose another commit for this end.",
+            remedy=f"Correct --build or the commit's files, or choose another commit for this end.{kept}",
         )
 
 

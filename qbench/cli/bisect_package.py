@@ -304,9 +304,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             save_notes(path, notes)
         return notes
 
-    for end in (task.line[0], task.line[-1]):
-        notes = tried(notes, end)
-        _demand_tried(notes, end)
+    for end in (task.line[0], task.line[-1]):  # one that failed is tried again: the reason may be gone
+        if end not in notes.trials or notes.trials[end].mark == "skipped":
+            notes = notes.with_trial(end, trial(end))
+            _demand_tried(notes, end, path)
+            save_notes(path, notes)
     try:
         question = _question(notes, arguments)
     except IncomparableError:
@@ -371,6 +373,7 @@ def _task(arguments: argparse.Namespace, there: Mapping[str, Path]) -> "PackageT
         known = offered_versions(package, Path(base) if base else None)
     asked = {name: content_of(str(value)) for name in _ASKED if (value := getattr(arguments, name)) is not None}
     asked |= {"command": " ".join(arguments.command), "with": " ".join(arguments.requirements)}
+    asked["extension"] = " ".join(arguments.extension)
     line = versions_between(package, known, arguments.good, arguments.bad)
     return PackageTask(package=package, line=line, asked={name: text for name, text in asked.items() if text})
 
@@ -393,13 +396,14 @@ def _programs(arguments: argparse.Namespace, there: Mapping[str, Path]) -> Calla
     return lambda version: maker.make([f"{arguments.package}=={version}", *requirements])
 
 
-def _demand_tried(notes: "PackageNotes", end: str) -> None:
+def _demand_tried(notes: "PackageNotes", end: str, path: Path) -> None:
     if notes.trials[end].mark == "skipped":
+        kept = f" What was tried before is kept in '{path}'." if path.exists() else ""
         raise InputError(
             f"Trying {notes.task.package} {end}, an end of the bisection",
             found=notes.trials[end].says,
             expected="an end that can be tested",
-            remedy="Choose another version for this end.",
+            remedy=f"Choose another version for this end.{kept}",
         )
 
 

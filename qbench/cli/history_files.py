@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 # Finding runs: a path, an id (or the beginning of one), or ``latest`` in the history folder.
 
 
-def declare_history(parser: argparse.ArgumentParser) -> None:
-    """``--history DIR``."""
+DEFAULT_HISTORY = "reports/history"
+
+
+def declare_history(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """``--history DIR``; ``more``: what else it takes."""
     parser.add_argument(
-        "--history", metavar="DIR", default="reports/history", help="folder of run files (default: reports/history)"
+        "--history",
+        metavar="DIR",
+        default=DEFAULT_HISTORY,
+        help=f"folder of run files (default: {DEFAULT_HISTORY}){more}",
     )
 
 

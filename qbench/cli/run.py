@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.history_files import declare_history
+from qbench.cli.history_files import DEFAULT_HISTORY, declare_history
 from qbench.cli.options import (
     declare_baselines,
     declare_cache,
@@ -43,7 +43,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", metavar="N", type=int, help="use at most N samples of each data set; such results cannot be accepted"
     )
-    declare_history(parser)
+    declare_history(parser, "; off: keep no run file")
     parser.add_argument("--report", action="append", choices=KINDS, default=[], help="write a report; repeatable")
     declare_output(parser)
     declare_json(parser)
@@ -69,7 +69,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         )
     suite = Path(arguments.suite).absolute()
     os.stat(suite)  # whose error is one sentence
-    progress = partial(_progress, history=Path(arguments.history))
+    progress = partial(_progress, history=Path(DEFAULT_HISTORY if arguments.history == "off" else arguments.history))
     done = run_suite(suite, _options(arguments), progress, Path.cwd())
     for sentence in done.refused:
         say(with_hint(_in_our_options(sentence), arguments.extension))
@@ -125,7 +125,7 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
     for sentence in done.problems:
         say(sentence)
     if done.is_interrupted:
-        say(f"interrupted; {len(run.cells)} of {run.header['selected']} cells are kept in {path}")
+        say(f"interrupted; {len(run.cells)} of {run.header['selected']} cells are kept in {path or 'no file'}")
     code = ExitCode.INCOMPLETE if done.is_interrupted else ExitCode.GATE_FAILED if done.code else ExitCode.FINE
     if arguments.json:
         print_json({"run": run.id, "path": path, "exit_code": int(code), "cells": [one.line() for one in run.cells]})
@@ -133,7 +133,7 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
         from qbench.reporting import styled_lines
 
         print_tones(lambda width, unicode: styled_lines(run, width, unicode=unicode))
-        put(f"run file: {path}")
+        put(f"run file: {path or 'none'}")
     for sentence in done.messages:
         say(sentence)
     return code

@@ -46,7 +46,11 @@ class Controller:
     def _history(self) -> "HistoryStore | Path":
         """Where the runs of this session are kept: the store that a conftest gives, or the history folder."""
         store: HistoryStore | None = self._config.hook.pytest_qbench_history_store(config=self._config)
-        return self._options.history if store is None else store
+        if self._options.keeps_history:
+            return self._options.history if store is None else store
+        from qbench.tracking import FolderStore, UnkeptStore
+
+        return UnkeptStore(FolderStore(self._options.history) if store is None else store)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:

@@ -15,13 +15,15 @@ REPORT_KINDS = ("html", "md", "png", GITHUB)
 SCOPES = ("new", "improved", "changed", "all")
 MISSING = ("fail", "warn", "skip")
 LOCALIZE = 20.0
+OFF = "off"
+"""The value of --qbench-history with which runs are reported and not kept; a folder of that name is ./off."""
 SUITE_SUFFIX = ".qbench.toml"
 """Of suite files; here too, because ``qbench.suite`` is not loaded before the first suite."""
 _REASONED = ("changed", "all")
 _SETTINGS = (
     ("tolerance", "R", "allowed loss relative to the stored fp32 score, instead of each suite's number"),
     ("baselines", "DIR", "folder of baselines (default: baselines)"),
-    ("history", "DIR", "folder that each run adds one file to (default: reports/history)"),
+    ("history", "DIR", "folder that each run adds one file to (default: reports/history); off: keep no run file"),
     ("reports", "DIR", "folder of rendered reports (default: reports)"),
     ("missing", "WHAT", "a cell without an accepted result: fail (default), warn or skip"),
     ("threads", "N", "threads of one engine, instead of each suite's number"),
@@ -39,6 +41,7 @@ class Options:
         select: axis expression; empty: everything. suite: the suite of Python tests that name none.
         tolerance, threads: instead of the suites' numbers; None: those of the suites.
         limit: samples of each data set; None: all.
+        history: folder of the runs before this one; keeps_history: whether this one is added.
         accept: one of ``SCOPES`` or None. accept_fp32: store the fp32 references again. reason: of accepting.
         missing: the result of a cell without anything accepted. prune: remove baselines that nothing uses.
         shard: ``i/N``, only the models of that share; empty: all.
@@ -53,6 +56,7 @@ class Options:
     limit: int | None
     baselines: Path
     history: Path
+    keeps_history: bool
     reports: Path
     report: tuple[str, ...]
     cache: Path | None
@@ -130,6 +134,9 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         return config.rootpath / (_text(config, name) or default)
 
     cache = _text(config, "cache")
+    written = str(config.getini("qbench_history") or "").strip()
+    history = _text(config, "history")
+    earlier = history if history != OFF else written if written != OFF else ""
     localize = _number(config, "localize", float, "seconds, or 0", lambda v: 0 <= v < math.inf)
     options = Options(
         select=_text(config, "select"),
@@ -138,7 +145,8 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         threads=_number(config, "threads", int, "a whole number from 1", lambda v: v >= 1),
         limit=_number(config, "limit", int, "a whole number from 1", lambda v: v >= 1),
         baselines=folder("baselines", "baselines"),
-        history=folder("history", "reports/history"),
+        history=config.rootpath / (earlier or "reports/history"),
+        keeps_history=history != OFF,
         reports=folder("reports", "reports"),
         report=_kinds(config),
         cache=config.rootpath / cache if cache else None,

@@ -22,7 +22,8 @@ class OpenRun:
 
     Args:
         facts: of the suite, from its reports. header, environment: the first lines of the file.
-        writer: None when the file could not be opened or written. cells, findings, notes: its lines, also without file.
+        writer: None when the file could not be opened or written. is_kept: whether other sessions will find it.
+        cells, findings, notes: its lines, also without file.
         finished: node ids of its items that ended, with or without a record.
     """
 
@@ -30,6 +31,7 @@ class OpenRun:
     header: dict[str, Any]
     environment: dict[str, Any]
     writer: "RunWriter | None"
+    is_kept: bool = True
     cells: list["CellRecord"] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -48,7 +50,7 @@ class OpenRun:
             findings=tuple(self.findings),
             notes=tuple(self.notes),
             complete=self.complete,
-            path="" if self.writer is None else self.writer.name,
+            path=self.writer.name if self.writer is not None and self.is_kept else "",
         )
 
 
@@ -176,7 +178,7 @@ class Recorder:
             self.problems.append(str(error))
         name = {"id": start.token, "started": start.started.isoformat(timespec="milliseconds")}
         header = {**start.header, **name} if writer is None else writer.header
-        return OpenRun(facts, header, start.environment, writer)
+        return OpenRun(facts, header, start.environment, writer, self.options.keeps_history)
 
     def _add_lost(self, report: pytest.TestReport) -> None:
         """Record a cell whose worker died: only its node id is known."""

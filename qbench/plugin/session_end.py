@@ -116,7 +116,7 @@ def _attempt(recorder: Recorder, act: Callable[[], list[str]]) -> list[str]:
 
 def _report(recorder: Recorder) -> list[str]:
     options = recorder.options
-    ended = [run.run for run in recorder.runs.values() if run.complete and run.writer is not None]
+    ended = [run.run for run in recorder.runs.values() if run.complete and run.run.path]
     recent = recent_runs(recorder.history, now=utc_now(), known=ended)
     parents = first_parents(recorder.config.rootpath)
     same = {run.facts["suite"]: run.facts["equivalents"] for run in recorder.runs.values()}
@@ -272,7 +272,8 @@ def _print_run(run: OpenRun, terminal: pytest.TerminalReporter) -> None:
     for line in styled_lines(run.run, width, unicode=_takes_unicode()):
         write_line(terminal, line.text, **PYTEST_MARKUP[line.tone])
     if run.writer is not None:
-        write_line(terminal, f"run file: {run.writer.name}", light=True)
+        where = run.writer.name if run.is_kept else "none (--qbench-history=off)"
+        write_line(terminal, f"run file: {where}", light=True)
 
 
 def _takes_unicode() -> bool:

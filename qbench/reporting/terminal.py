@@ -323,7 +323,12 @@ def _next(cause: Cause, report: Report, width: int) -> Iterable[Line]:
             yield from wrapped(step.words, width, "plain", indent=8)
         if step.more:
             yield from wrapped(f"and {counted(step.more, 'cell')} more like these", width, "muted", indent=8)
-            if "--qbench-accept=changed" in step.command and report.run is not None and report.run.complete:
+            if (
+                "--qbench-accept=changed" in step.command
+                and report.run is not None
+                and report.run.complete
+                and report.run.path
+            ):
                 yield from wrapped("all of them from this run, without measuring again:", width, "muted", indent=8)
                 yield Line(f'        qbench accept {report.run.id} --what changed --reason "…"', COMMAND)
     if len(steps) > STEPS_SHOWN:

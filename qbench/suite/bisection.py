@@ -124,6 +124,7 @@ class Task:
     Args:
         good, bad: whole hashes. build: the command. suite: path in the project. select: which cells.
         artifacts: paths in the project that the results depend on; none: all files of the commit.
+        extensions: ``MODULE:NAME`` of each that is named on the command line.
     """
 
     good: str
@@ -132,6 +133,7 @@ class Task:
     suite: str
     select: str = ""
     artifacts: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +267,7 @@ _MEASURED = (0, 1)
 """Exit codes of ``qbench run`` after which every cell was run; red cells are expected here."""
 
 
-def try_commit(tree: Worktree, commit: str, notes: Notes, *, extensions: Sequence[str] = ()) -> Notes:
+def try_commit(tree: Worktree, commit: str, notes: Notes) -> Notes:
     """``notes`` and the trial of ``commit``; an artifact that was measured before is not measured again.
 
     Raises:
@@ -286,19 +288,19 @@ def try_commit(tree: Worktree, commit: str, notes: Notes, *, extensions: Sequenc
         artifact = digest_plain(list(_digests(tree.folder, task.artifacts)))
         if artifact in notes.measured:
             return notes.with_trial(commit, Trial(artifact=artifact))
-    lines, problem = _measured(tree.folder, task, extensions)
+    lines, problem = _measured(tree.folder, task)
     trial = Trial(problem=problem) if problem else Trial(artifact=artifact)
     return notes.with_trial(commit, trial, lines)
 
 
-def _measured(folder: Path, task: Task, extensions: Sequence[str]) -> tuple[CellLines, str]:
+def _measured(folder: Path, task: Task) -> tuple[CellLines, str]:
     """The cell lines of a run of the suite in ``folder``; without any, the reason."""
     with tempfile.TemporaryDirectory() as history:
         command = [sys.executable, "-m", "qbench"]
         if current_factor() > 1:  # an older qbench in the commit may not have this option
             command += ["--size-limits", str(current_factor())]
         command += ["run", task.suite, "--select", task.select, "--history", history]
-        for extension in extensions:
+        for extension in task.extensions:
             command += ["--extension", extension]
         problem = _problem_of(command, folder, "the run", fine=_MEASURED)
         run = History(Path(history)).latest()

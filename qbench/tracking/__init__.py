@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from qbench.tracking.stale import stale_entry_notes as stale_entry_notes
     from qbench.tracking.store import FolderStore as FolderStore
     from qbench.tracking.store import HistoryStore as HistoryStore
+    from qbench.tracking.store import UnkeptStore as UnkeptStore
     from qbench.tracking.trend import TREND_KEYS as TREND_KEYS
     from qbench.tracking.trend import AcceptedLevel as AcceptedLevel
     from qbench.tracking.trend import AcceptedLevels as AcceptedLevels

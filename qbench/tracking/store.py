@@ -106,6 +106,37 @@ class FolderStore:
             os.close(handle)
 
 
+class UnkeptStore:
+    """The runs of ``kept``, and those of this process alone, which end with it: they are read and never stored."""
+
+    def __init__(self, kept: HistoryStore) -> None:
+        self.kept = kept
+        self._lines: dict[str, list[bytes]] = {}
+
+    def runs(self) -> Iterable[str]:
+        """The names of both kinds."""
+        return (*self.kept.runs(), *self._lines)
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """The lines of one run."""
+        return iter(self._lines[name]) if name in self._lines else self.kept.read(name)
+
+    def create(self, run_id: str) -> str:
+        """Begin a run in memory."""
+        name = f"{run_id} (not kept)"
+        if name in self._lines:
+            raise FileExistsError(run_id)
+        self._lines[name] = []
+        return name
+
+    def append(self, name: str, line: bytes) -> None:
+        """Add one line in memory."""
+        self._lines[name].append(line)
+
+    def close(self, name: str, *, complete: bool) -> None:
+        """Nothing: reports still read the lines."""
+
+
 def store_of(place: HistoryStore | Path) -> HistoryStore:
     """The store at ``place``: a path is the folder of run files there."""
     return FolderStore(place) if isinstance(place, Path) else place

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -58,7 +57,7 @@ def measured(monkeypatch) -> list[Path]:
 
     trees: list[Path] = []
 
-    def measure(folder: Path, task: Task, extensions: Sequence[str]) -> tuple[CellLines, str]:
+    def measure(folder: Path, task: Task) -> tuple[CellLines, str]:
         trees.append(folder)
         crude = "bits = 2" in (folder / "suites/arithmetics/ours.toml").read_text()
         counts = {"hits": 300 if crude else 390, "out_of": 400, "direction": "higher"}
@@ -94,13 +93,14 @@ def test_the_measuring_process_gets_the_factor_of_the_size_limits(tmp_path, monk
 
     commands = []
     monkeypatch.setattr(trial, "_problem_of", lambda command, *_, **__: commands.append(command) or "")
-    task = Task(good="a", bad="b", build="true", suite="s.toml")
-    trial._measured(tmp_path, task, ())
+    task = Task(good="a", bad="b", build="true", suite="s.toml", extensions=("m:E",))
+    trial._measured(tmp_path, task)
     with limits_times(3):
-        trial._measured(tmp_path, task, ())
+        trial._measured(tmp_path, task)
     plain, raised = (command[3:] for command in commands)
     assert raised[:3] == ["--size-limits", "3", "run"]
     assert plain[:1] == ["run"]
+    assert plain[-2:] == ["--extension", "m:E"]
 
 
 def test_an_interrupted_bisection_goes_on_and_a_broken_build_is_passed_over(
@@ -176,3 +176,31 @@ def test_a_build_does_not_see_the_checkout_through_git(qbench, engine, measured,
     build = f'{BUILD} && test -z "$GIT_TRACE_OF_A_HOOK"'
     code, _, err = qbench("bisect", "commits", "--good", engine[6], "--bad", engine[7], "--build", build, CELL)
     assert code == 0, err
+
+
+def test_an_end_that_failed_is_tried_again(qbench, engine, measured, monkeypatch):
+    from qbench.suite import bisection as trial
+
+    measure, broken = trial._measured, []
+    monkeypatch.setattr(trial, "_measured", lambda folder, task: broken.append(task) or ((), "the run failed (2)"))
+    assert bisect(qbench, good=engine[6])[0] == 2
+    assert not list(Path("reports/bisect").glob("*.json"))
+
+    def second(folder, task):
+        return measure(folder, task) if not measured else ((), "the run failed (2)")
+
+    monkeypatch.setattr(trial, "_measured", second)
+    code, _, err = bisect(qbench, good=engine[6])
+    (notes,) = Path("reports/bisect").glob("*.json")
+    assert code == 2
+    assert str(notes) in err
+    assert set(json.loads(notes.read_text())["trials"]) == {engine[6]}
+    monkeypatch.setattr(trial, "_measured", measure)
+    assert bisect(qbench, good=engine[6])[0] == 0
+
+
+def test_notes_are_of_the_extensions_that_were_named(qbench, engine, measured):
+    assert bisect(qbench, good=engine[6])[0] == 0
+    assert bisect(qbench, "--extension", "other:EXTENSION", good=engine[6])[0] == 0
+    tasks = [json.loads(path.read_text())["task"] for path in Path("reports/bisect").glob("*.json")]
+    assert sorted(task["extensions"] for task in tasks) == [[], ["other:EXTENSION"]]

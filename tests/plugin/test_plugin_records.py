@@ -221,3 +221,18 @@ def test_a_session_without_cells_writes_nothing(project):
     assert result.ret == 0
     assert not project.run_files
     assert "qbench" not in "\n".join(line for line in result.outlines if not line.startswith(("rootdir", "plugins")))
+
+
+def test_a_run_that_is_not_kept_is_reported_and_leaves_no_file(project):
+    project.accept()
+    kept = project.files().keys()
+    result = project.run("--qbench-history=off", "--qbench-report=md")
+    assert result.ret == 0
+    assert {name for name in project.files() if name not in kept} == {"reports/report.md"}
+    assert read_run(project.run_files[0]).id not in (project.path / "reports/report.md").read_text()
+    result.stdout.fnmatch_lines(["run file: none (--qbench-history=off)"])
+    project.write_ini(f"qbench_cache = {project.cache}", "qbench_localize = 0", "qbench_history = off")
+    project.run()
+    assert len(project.run_files) == 1
+    project.run("--qbench-history=elsewhere")
+    assert len(list((project.path / "elsewhere").glob("*.jsonl"))) == 1
