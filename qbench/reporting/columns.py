@@ -18,7 +18,7 @@ from qbench.reporting.format import (
     margin_text,
     parts_text,
     red_age,
-    symbol_of,
+    symbol_of_cell,
     value_text,
 )
 from qbench.reporting.view import CellView, MetricView
@@ -82,7 +82,7 @@ _ALL = (
     _fact(
         "outcome",
         "Outcome",
-        lambda cell: f"{symbol_of(cell.record.outcome)} {cell.record.outcome}",
+        lambda cell: f"{symbol_of_cell(cell)} {cell.record.outcome}",
         "outcome",
         special=True,
     ),

@@ -26,6 +26,9 @@ SYMBOLS = {
     "error": "!",
     ABSENT: "·",
 }
+BELOW = "▽"
+"""The symbol of a cell that passes by its floor alone: see ``CellView.is_below_tolerance``."""
+BELOW_MEANING = "accepted, though farther below fp32 than its tolerance"
 STATES = {"red": "✗", "incomplete": "…", "empty": "·", "green": "✓"}
 """The symbol of a whole report, by its state."""
 
@@ -50,10 +53,35 @@ def symbol_of(outcome: str) -> str:
     return SYMBOLS.get(outcome, "!")
 
 
+def symbol_of_cell(cell: CellView) -> str:
+    """The symbol of its outcome, or ``BELOW``."""
+    return BELOW if cell.is_below_tolerance else symbol_of(cell.record.outcome)
+
+
+def tally_lines(report_cells: Iterable[CellView], tallies: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]]:
+    """(symbol, words, number of cells) of each symbol in use: each outcome, and ``BELOW`` after those that pass."""
+    below = Counter(cell.record.outcome for cell in report_cells if cell.is_below_tolerance)
+    found = []
+    for name, count in tallies:
+        found += [(symbol_of(name), name, count - below[name])] if count > below[name] else []
+        found += [(BELOW, f"{name} below tolerance", below[name])] if below[name] else []
+    return found
+
+
+def is_agreement(lead: MetricView) -> bool:
+    """Whether ``lead`` counts answers equal to those of fp32, right or wrong."""
+    return not lead.against_labels and not lead.is_distance
+
+
+NOT_ACCURACY = "agreement with fp32, not accuracy"
+
+
 def shown_as(lead: MetricView) -> str:
     """The quantity that a matrix shows of ``lead``."""
     if lead.is_distance:
         return "distance to fp32"
+    if is_agreement(lead):
+        return f"change against fp32 in pp ({NOT_ACCURACY})"
     return f"change against fp32{' in pp' if lead.unit == '%' else f' in {lead.unit}' if lead.unit else ''}"
 
 
@@ -143,10 +171,10 @@ def cell_text(cell: CellView | None) -> str:
     if cell is None:
         return ""
     if cell.lead is None or cell.record.outcome == ABSENT:
-        return symbol_of(cell.record.outcome)
+        return symbol_of_cell(cell)
     if cell.lead.is_distance or (cell.key.schema == "fp32" and not cell.lead.change):
-        return f"{symbol_of(cell.record.outcome)} {value_text(cell.lead)}"
-    return f"{symbol_of(cell.record.outcome)} {change_text(cell.lead, unit=cell.lead.unit != '%')}"
+        return f"{symbol_of_cell(cell)} {value_text(cell.lead)}"
+    return f"{symbol_of_cell(cell)} {change_text(cell.lead, unit=cell.lead.unit != '%')}"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

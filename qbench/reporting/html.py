@@ -184,6 +184,9 @@ def _lines(words: dict[str, list[str]]) -> tuple[tuple[tuple[str, ...], str], ..
 
 _WORDS = (
     words.symbol_of,
+    words.symbol_of_cell,
+    words.is_agreement,
+    words.tally_lines,
     words.value_text,
     words.change_text,
     words.count_text,
@@ -290,6 +293,7 @@ def _environment() -> "Environment":
     for function in (*_WORDS, *own):
         made.globals[function.__name__.lstrip("_")] = function
     made.filters["breakable"] = _breakable
+    made.globals |= {"BELOW": words.BELOW, "BELOW_MEANING": words.BELOW_MEANING, "NOT_ACCURACY": words.NOT_ACCURACY}
     made.globals |= {"MEANINGS": words.MEANINGS, "STATES": words.STATES, "TABS": TABS, "columns": columns.COLUMNS}
     made.globals |= {"ATTENTION": columns.ATTENTION, "CELLS": columns.CELLS, "KNOWN": columns.KNOWN}
     return made

@@ -6,13 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from qbench.reporting.columns import MARKDOWN, words_instead
 from qbench.reporting.findings_view import found_text
 from qbench.reporting.format import (
+    BELOW,
+    BELOW_MEANING,
+    NOT_ACCURACY,
     STATES,
     cell_text,
     change_text,
     common_lead,
     counted,
+    is_agreement,
     parts_text,
     symbol_of,
+    tally_lines,
     value_text,
 )
 from qbench.reporting.report import Cause, Matrix, Report, alert_rows
@@ -60,7 +65,9 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
         return
     facts = [report.run.started, f"commit {report.run.commit}" if report.run.commit else "", report.run.processor]
     yield escaped(" · ".join(filter(None, facts)))
-    yield "  ".join(f"{symbol_of(name)} {count} {escaped(name)}" for name, count in report.tallies)
+    yield "  ".join(
+        f"{symbol} {count} {escaped(name)}" for symbol, name, count in tally_lines(report.cells, report.tallies)
+    )
     yield from _notices(report)
     if report.causes:
         yield "## Needs attention"
@@ -71,6 +78,8 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
     if report.matrices:
         yield "## Matrix"
         yield MATRIX_LEDE
+        if any(cell.is_below_tolerance for cell in report.cells):
+            yield f"{BELOW} {BELOW_MEANING}."
         for matrix in report.matrices:
             yield from _matrix(matrix)
     yield from _in_parts(report)
@@ -163,6 +172,7 @@ def _matrix(matrix: Matrix) -> Iterable[str]:
     for model, cells in matrix.rows:
         lead = common_lead(cells)
         name = f"{escaped(model)}<br>{escaped(lead.name)}" if lead else escaped(model)
+        name += f"<br>{NOT_ACCURACY}" if lead and is_agreement(lead) else ""
         others = [c.lead.name if c and c.lead and lead and c.lead.name != lead.name else "" for c in cells]
         texts = [cell_text(c) for c in cells]
         rows.append([name, *(f"{t}<br>{escaped(o)}" if o else t for t, o in zip(texts, others, strict=True))])

@@ -10,7 +10,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from qbench.reporting.chart import MAX_SWITCHES
-from qbench.reporting.format import cell_text, change_text, counted, margin_level, symbol_of, value_text
+from qbench.reporting.format import (
+    BELOW,
+    BELOW_MEANING,
+    cell_text,
+    change_text,
+    counted,
+    margin_level,
+    symbol_of_cell,
+    value_text,
+)
 from qbench.reporting.report import Matrix, Report
 from qbench.reporting.trends import Trend, is_eventful
 from qbench.reporting.view import CellView, RunView
@@ -72,6 +81,9 @@ def matrix_png(report: Report) -> bytes:
     figure = Figure(figsize=(width, height), facecolor="white")
     title = textwrap.shorten(f"{report.suite}: {report.headline}", int(10.5 * width), placeholder=" …")
     figure.text(0.15 / width, 1 - 0.3 / height, _safe(title), color=INK, fontsize=10, fontweight="bold")
+    if any(cell.is_below_tolerance for cell in report.cells):
+        words = f"{BELOW} {BELOW_MEANING}"
+        figure.text(0.15 / width, 1 - 0.52 / height, words, color=SOFT, fontsize=8)
     top = height - 0.5
     for matrix in matrices:  # all rows have one height
         size = ROW * len(matrix.rows)
@@ -184,7 +196,7 @@ def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, 
         markersize=4,
         markeredgewidth=1.6,
     )
-    title = f"{symbol_of(cell.record.outcome)} {cell.key.column}\n{cell.key.backend}"
+    title = f"{symbol_of_cell(cell)} {cell.key.column}\n{cell.key.backend}"
     axis.set_title(_safe(title), loc="left", fontsize=7, color=colour, pad=11)
     axis.set_title(_safe(f"{value_text(metric)}\n{change_text(metric)}"), loc="right", fontsize=7, color=colour, pad=11)
     axis.set_xlim(-0.5, max(runs - 0.5, 0.5))

@@ -155,6 +155,7 @@ def headline_of(run: RunView, cells: Sequence[CellView], causes: Sequence[Cause]
     ran = [cell for cell in cells if cell.record.outcome not in (ABSENT, "unsupported")]
     red = sum(len(cause.cells) for cause in causes)
     counts = Counter(cell.record.outcome for cell in cells)
+    below = sum(cell.is_below_tolerance for cell in ran)
     quarantined, unclear, excused = counts["quarantined"], counts["inconclusive"], counts["missing"]
     if not ran:
         skipped = sum(cell.record.outcome == "unsupported" for cell in cells)
@@ -162,11 +163,12 @@ def headline_of(run: RunView, cells: Sequence[CellView], causes: Sequence[Cause]
     elif red:
         why = ", ".join(f"{len(cause.cells)} {SHORT[cause.name]}" for cause in causes)
         text = f"{red} of {counted(len(ran), 'cell')} {'is' if red == 1 else 'are'} red: {why}"
-    elif quarantined or unclear or excused:
-        others = [f"{unclear} inconclusive"] if unclear else []
+    elif quarantined or unclear or excused or below:
+        others = [f"{below} accepted below {'its' if below == 1 else 'their'} tolerance"] if below else []
+        others += [f"{unclear} inconclusive"] if unclear else []
         others += [f"{excused} without a baseline"] if excused else []
         others += [f"{quarantined} in quarantine"] if quarantined else []
-        text = f"No cell is red: {', '.join([f'{len(ran) - quarantined - unclear - excused} pass', *others])}"
+        text = f"No cell is red: {', '.join([f'{len(ran) - quarantined - unclear - excused - below} pass', *others])}"
     else:
         text = f"All {counted(len(ran), 'cell')} pass" if len(ran) > 1 else "The one cell passes"
     return text if run.complete else f"Incomplete run. So far: {text[0].lower()}{text[1:]}"

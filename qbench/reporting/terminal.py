@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 from qbench.reporting.assembly import build_report
 from qbench.reporting.columns import TERMINAL
 from qbench.reporting.format import (
+    BELOW,
+    BELOW_MEANING,
     cell_text,
     common_lead,
     counted,
     red_age,
     shown_as,
     symbol_of,
+    tally_lines,
 )
 from qbench.reporting.report import Cause, Matrix, Report
 from qbench.reporting.view import CellView, MetricView
@@ -84,7 +87,8 @@ def matrix_lines(report: Report, width: int) -> Iterable[Line]:
 
 def _legend(report: Report, width: int) -> Iterable[Line]:
     """What the symbols mean and how often each occurs; which metric the changes of each model are about."""
-    tallies = (f"{symbol_of(name)} {name} {count}".replace(" ", BOUND) for name, count in report.tallies)
+    lines = tally_lines(report.cells, report.tallies)
+    tallies = (f"{symbol} {name} {count}".replace(" ", BOUND) for symbol, name, count in lines)
     yield from wrapped("   ".join(tallies), width, "muted", indent=0)
     metrics: dict[tuple[str, str], list[str]] = {}
     for model in report.models:
@@ -98,6 +102,8 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
             if shown == what
         ]
         yield from wrapped(f"{what} of {'; '.join(texts)}", width, "muted", indent=0)
+    if any(symbol == BELOW for symbol, _, _ in lines):
+        yield from wrapped(f"{BELOW} {BELOW_MEANING}", width, "muted", indent=0)
     others = {c.lead.name for c in report.cells if c.lead} - {name for _, name in metrics}
     if others:
         yield from wrapped(f"* of {', '.join(sorted(others))}", width, "muted", indent=0)
@@ -395,6 +401,7 @@ ASCII = str.maketrans(
         "⊕": "a",
         "◇": "q",
         "≈": "i",
+        "▽": "v",
         "–": "-",
         "✗": "X",
         "≠": "#",

@@ -1,6 +1,7 @@
 """One run and its cells, as a report shows them: values for templates, without HTML, Markdown or colours."""
 
 import math
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from qbench.tracking import CellRecord, GateRecord, MetricRecord, Run
 # change = value − reference          in the metric's own sense: a lower accuracy is negative
 # worse  = change turned so that positive is always worse
 # used   = worse / |reference − limit|     share of the margin used up; above 1 the gate is broken
+
+_TOLERANCE = re.compile(r"tolerance ([\d.]+) %")
+"""The tolerance in the rule of a cell; a floor and the number of its gate say nothing of it."""
 
 ABSENT = "absent"
 """The outcome of a cell that the newest run did not run, though an earlier one did."""
@@ -91,6 +95,20 @@ class CellView:
     def equality(self) -> GateRecord | None:
         """The gate of its comparison with another backend; None: the suite asks for none."""
         return next((gate for gate in self.record.gates if gate.kind == "equality"), None)
+
+    @property
+    def is_below_tolerance(self) -> bool:
+        """Whether it passes by its floor alone: it agrees with fp32 less than its tolerance would allow a score.
+
+        The floor is what was accepted, or the minimum of the suite. ``tolerance`` is that of its rule.
+        """
+        if self.lead is None or self.record.outcome not in ("passed", "accepted"):
+            return False
+        gate = next((one for one in self.record.gates if one.metric == self.lead.name), None)
+        found = _TOLERANCE.search(self.record.rule)
+        if gate is None or gate.kind != "floor" or found is None:
+            return False
+        return self.lead.worse > float(found[1]) / 100 * self.lead.reference_value + 1e-9
 
     @property
     def is_unequal(self) -> bool:

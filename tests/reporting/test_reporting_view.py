@@ -19,8 +19,17 @@ from reporting_histories import (
 
 from qbench.judging import Outcome
 from qbench.number_text import percent, points, signed
-from qbench.reporting import CellKey, MetricView, build_report, build_reports
-from qbench.reporting.format import change_text, margin_level, margin_used, value_text
+from qbench.reporting import (
+    CellKey,
+    MetricView,
+    build_report,
+    build_reports,
+    html_pages,
+    markdown_text,
+    summary_lines,
+)
+from qbench.reporting.format import BELOW, change_text, margin_level, margin_used, value_text
+from qbench.reporting.png import matrix_frames
 from qbench.reporting.report import cause_name
 from qbench.reporting.trends import class_difference
 from qbench.tracking import Run
@@ -222,3 +231,36 @@ def test_the_window_keeps_the_newest_runs():
 
 def test_a_run_without_any_header_is_read(history):
     assert build_report([Run(header={}), *history[-1:]], "?").suite == "?"
+
+
+FLOOR = "agreement@photo_crops"
+
+
+def accepted_cell(schema: str, loss: float, rule: str = "tolerance 2 % (model m)", **more):
+    """A cell whose first gate is an accepted floor of agreement that it meets; ``loss`` × 3 of its samples differ."""
+    gate = {"kind": "floor", "metric": FLOOR, "state": "holds", "limit": 0.5, "rule": "accepted floor (baseline)"}
+    cell = make_cell("m", "ort-cpu", schema, loss, outcome=Outcome.PASSED)
+    return cell | {"gates": [gate | {"detail": "met"}], "rule": rule} | more
+
+
+def test_a_cell_that_passes_by_its_floor_alone_has_another_symbol_on_every_surface():
+    low, high = accepted_cell("low", 0.02), accepted_cell("high", 0.002)
+    wide = accepted_cell("wide", 0.02, rule="tolerance 10 % (model m)")
+    failed = accepted_cell("failed", 0.02, outcome="failed")
+    reports = build_reports([make_run([low, high, wide, failed])])
+    (report,) = reports
+    assert [cell.key.schema for cell in report.cells if cell.is_below_tolerance] == ["low"]
+    matrix = html_pages(reports)["index.html"].partition("<tbody>")[2]
+    assert matrix.count(f"<i>{BELOW}</i>") == 1
+    assert f"{BELOW} −6.05" in markdown_text(reports)
+    assert any(f"{BELOW} −6.05" in line for line in summary_lines(report, 100))
+    texts = matrix_frames(report.matrices[0])[1]
+    assert texts.loc["m", "low"].startswith(BELOW)
+    assert texts.loc["m", "high"].startswith("✓")
+    green = build_report([make_run([low, high])])
+    assert not green.is_red
+    assert "1 accepted below its tolerance" in green.headline
+
+
+def test_a_score_against_labels_that_holds_is_never_below_its_tolerance(report):
+    assert not any(cell.is_below_tolerance for cell in report.cells)
