@@ -108,6 +108,17 @@ class EnvironmentClass:
         return self.processor in named or str(self) in named
 
 
+def class_change(old: EnvironmentClass, new: EnvironmentClass) -> str:
+    """What differs between two classes: ``onnxruntime 1.31.1 → 1.24.1``; empty where they are equal."""
+    found = [] if old.processor == new.processor else [f"{old.processor} → {new.processor}"]
+    before, after = dict(old.packages), dict(new.packages)
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            absent = "1" if name == "threads" else "none"
+            found.append(f"{name} {before.get(name, absent)} → {after.get(name, absent)}")
+    return ", ".join(found)
+
+
 def are_equivalent(one: EnvironmentClass, other: EnvironmentClass, groups: Iterable[tuple[str, ...]]) -> bool:
     """Whether one of ``groups`` declares the results of both classes comparable.
 

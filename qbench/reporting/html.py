@@ -403,7 +403,7 @@ def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
 #     cells.html        every cell in one table
 #     findings.html     which node of a cell went wrong, and why; findings/C.html: cell C, node by node
 #     known.html        quarantine, missing and stale baselines, what is unsupported
-#     compare.html      the newest run compared with the one before it
+#     compare.html      the newest run compared with the last green one, or where it is green with the one before it
 #     run.html          where and with what it ran, what took longest, the runs before it
 #
 # Suites other than that of the newest run have the same pages in ``suites/<suite>/``.

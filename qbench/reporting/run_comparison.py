@@ -8,7 +8,7 @@ from typing import NamedTuple
 from qbench.errors import IncomparableError
 from qbench.reporting.format import change_text, value_text
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView, read_cell, read_run
-from qbench.tracking import CellRecord, Relation, Run, compare_runs
+from qbench.tracking import CellRecord, Relation, Run, compare_runs, last_green
 
 ORDER = (Relation.CHANGED, Relation.ONLY_NEW, Relation.ONLY_OLD, Relation.INCOMPARABLE, Relation.SAME)
 """Differences first."""
@@ -25,13 +25,17 @@ class ComparedMetric(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCell:
-    """One cell: ``old`` and ``new`` are None where a run has no such cell. ``why`` is the reason for ``relation``."""
+    """One cell: ``old`` and ``new`` are None where a run has no such cell.
+
+    ``why`` is the reason for ``relation``; ``differs``: what was exchanged between the two, such as an engine.
+    """
 
     key: CellKey
     relation: Relation
     old: CellView | None
     new: CellView | None
     why: str = ""
+    differs: tuple[str, ...] = ()
 
     @property
     def metrics(self) -> tuple[MetricView | None, MetricView | None]:
@@ -77,12 +81,22 @@ class ComparedCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Every cell of two runs, differences first. ``problem``: why no cell can be compared; empty where some can."""
+    """Every cell of two runs, differences first. ``problem``: why no cell can be compared; empty where some can.
+
+    ``old_name``: what the older run is to the newer one. ``across``: whether environment classes are compared, too.
+    """
 
     old: RunView
     new: RunView
     cells: tuple[ComparedCell, ...] = ()
     problem: str = ""
+    old_name: str = "Before"
+    across: bool = False
+
+    @property
+    def differs(self) -> tuple[tuple[str, int], ...]:
+        """(what was exchanged between the two runs, in how many cells), the most frequent first."""
+        return tuple(Counter(what for cell in self.cells for what in cell.differs).most_common())
 
     @property
     def tallies(self) -> tuple[tuple[str, int], ...]:
@@ -105,35 +119,51 @@ class Comparison:
         return tuple(map(tuple, groups.values()))
 
 
-def compare(old: Run, new: Run) -> Comparison:
-    """Run ``new`` compared with run ``old``.
+def compare(old: Run, new: Run, *, across: bool = False) -> Comparison:
+    """Run ``new`` compared with run ``old``; ``across``: also where the environment classes differ.
 
     Raises:
         IncomparableError: not one cell can be compared.
     """
     before, after = _readable(old), _readable(new)
-    changes = compare_runs(before, after)
+    changes = compare_runs(before, after, across=across)
     olds, news = ({view.key: view for view in map(read_cell, run.cells)} for run in (before, after))
     cells = []
     for change in changes:
         cell = change.cell
         key = CellKey(cell.model, cell.backend, cell.schema, cell.variant)
         cells.append(
-            ComparedCell(key=key, relation=change.relation, old=olds.get(key), new=news.get(key), why=change.why)
+            ComparedCell(
+                key=key,
+                relation=change.relation,
+                old=olds.get(key),
+                new=news.get(key),
+                why=change.why,
+                differs=change.differs,
+            )
         )
     cells.sort(key=lambda cell: (ORDER.index(cell.relation), not cell.turned, -abs(cell.moved or 0.0), cell.key))
-    return Comparison(old=read_run(old), new=read_run(new), cells=tuple(cells))
+    return Comparison(old=read_run(old), new=read_run(new), cells=tuple(cells), across=across)
 
 
 def newest_comparison(runs: Sequence[Run]) -> Comparison | None:
-    """The newest of ``runs`` (of one suite, oldest → newest) compared with the last complete one before it, if any."""
+    """The newest of ``runs`` (of one suite, oldest → newest) compared with an earlier complete one, if there is one.
+
+    A red run is compared with the last green one, so that a fault of several nights does not look unchanged; else, or
+    without a green one, it is the run before it. Where nothing but the environment class differs, classes are compared.
+    """
     before = [run for run in runs[:-1] if run.complete]
     if not before:
         return None
-    try:
-        return compare(before[-1], runs[-1])
-    except IncomparableError as error:
-        return Comparison(old=read_run(before[-1]), new=read_run(runs[-1]), problem=str(error))
+    new = runs[-1]
+    green = last_green(reversed(before)) if any(cell.is_red for cell in new.cells) else None
+    old, name = (before[-1], "Before") if green is None else (green, "Last green")
+    for across in (False, True):
+        try:
+            return replace(compare(old, new, across=across), old_name=name)
+        except IncomparableError as error:
+            problem = str(error)
+    return Comparison(old=read_run(old), new=read_run(new), problem=problem, old_name=name)
 
 
 def _words(old: MetricView | None, new: MetricView | None, moved: float | None) -> ComparedMetric:

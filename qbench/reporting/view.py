@@ -84,7 +84,7 @@ class CellView:
     @property
     def is_red(self) -> bool:
         """Whether it fails the run; an outcome that this version does not know is red, so that it is seen."""
-        return self.record.outcome not in GREEN and not self.record.excused
+        return self.record.outcome != ABSENT and self.record.is_red
 
     @property
     def seconds(self) -> float | None:

@@ -92,7 +92,7 @@ def front_pages(written: Iterable[Path], folder: Path) -> list[Path]:
 
 
 def _comparisons(reports: Sequence[Report], runs: Sequence[Run]) -> dict[str, Comparison]:
-    """Suite → its newest run compared with the one before it, where there are two."""
+    """Suite → its newest run compared with an earlier one, where there are two."""
     named = [run for run in runs if {"id", "suite"} <= run.header.keys()]
     found = {report.suite: newest_comparison([run for run in named if run.suite == report.suite]) for report in reports}
     return {suite: comparison for suite, comparison in found.items() if comparison is not None}

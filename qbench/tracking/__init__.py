@@ -37,11 +37,14 @@ if TYPE_CHECKING:
     from qbench.tracking.change_points import Level as Level
     from qbench.tracking.change_points import find_change_points as find_change_points
     from qbench.tracking.change_points import find_levels as find_levels
+    from qbench.tracking.comparison import ANOTHER_MODEL as ANOTHER_MODEL
     from qbench.tracking.comparison import COMPARED_KEYS as COMPARED_KEYS
     from qbench.tracking.comparison import CellChange as CellChange
     from qbench.tracking.comparison import MetricChange as MetricChange
+    from qbench.tracking.comparison import Pairs as Pairs
     from qbench.tracking.comparison import Relation as Relation
     from qbench.tracking.comparison import compare_runs as compare_runs
+    from qbench.tracking.comparison import last_green as last_green
     from qbench.tracking.history import History as History
     from qbench.tracking.history import MetricRow as MetricRow
     from qbench.tracking.history import RunWriter as RunWriter

@@ -1,14 +1,73 @@
 """Two runs compared cell by cell: old → new."""
 
+import contextlib
 import enum
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from qbench.errors import IncomparableError
-from qbench.judging import Cell, arithmetic_change
+from qbench.judging import Cell, EnvironmentClass, arithmetic_change, class_change, mcnemar_midp, paired_interval
 from qbench.tracking.record import AXES, CellRecord, MetricRecord, Run
 
-COMPARED_KEYS = (*AXES, "outcome", "environment_class", "metrics", "digests", "changed_count")
+COMPARED_KEYS = (
+    *(*AXES, "outcome", "excused", "environment_class", "metrics", "digests"),
+    *("changed", "changed_count", "kept"),
+)
 """What of a ``cell`` line a comparison is made of."""
+
+ANOTHER_MODEL = "another model"
+"""What differs where a model was trained or exported again."""
+
+# Paired statistics of two runs, from what each of them counted against one and the same fp32 reference.
+#
+# fp32 is right on R of n samples. The old run lost L of these and gained G of the others; the new run L′ and G′.
+#
+#     losses old → new  =  |L′ without L| + |G without G′|        gains  =  losses − (L′ − L) − (G − G′)
+#     at least  max(0, L′ − L) + max(0, G − G′)      at most  min(L′, R − L) + min(G, n − R − G′)
+#
+# The two ends are equal where one of the runs has no loss and no gain. A run file has no labels, so that no more is
+# known; equal predictions are 0 and 0.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """How many of ``n`` samples one metric lost and gained from the old run to the new: the least and the most."""
+
+    n: int
+    losses: tuple[int, int]
+    gains: tuple[int, int]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether least and most are equal."""
+        return self.losses[0] == self.losses[1]
+
+    @property
+    def midp(self) -> tuple[float, float]:
+        """The least and the greatest McNemar mid-p of "no change"."""
+        low, high = sorted(mcnemar_midp(*both) for both in zip(self.losses, self.gains, strict=True))
+        return low, high
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The widest 95 % interval of the change in accuracy (Bonett and Price), as fractions; negative is loss."""
+        return paired_interval(self.losses[1], self.gains[1], self.n, method="bonett-price")
+
+
+def _pairs(old: MetricRecord, new: MetricRecord) -> Pairs | None:
+    """Of two counts against one reference; None where they do not describe the samples one by one."""
+    for metric in (old, new):
+        if not metric.is_countable or not metric.proportion or metric.n != metric.out_of:
+            return None
+    if not new.against_labels or (old.n, old.reference_hits) != (new.n, new.reference_hits):
+        return None
+    right = new.n - new.reference_hits if new.lower_is_better else new.reference_hits
+    least = max(0, new.losses - old.losses) + max(0, old.gains - new.gains)
+    most = min(new.losses, right - old.losses) + min(old.gains, new.n - right - new.gains)
+    net = new.losses - old.losses + old.gains - new.gains
+    if most < least:  # counts that contradict each other
+        return None
+    return Pairs(n=new.n, losses=(least, most), gains=(least - net, most - net))
 
 
 class Relation(enum.Enum):
@@ -26,6 +85,7 @@ class MetricChange:
     """Hits of one metric old → new (None: not measured there), out of how many in the new run or else the old.
 
     ``unit`` is that of hits / out_of: ``"%"`` is a share. ``is_distance``: it is how far the answers are from fp32.
+    ``references``: the hits of fp32 in both runs, of a metric against labels. ``pairs``: None: not known.
     """
 
     metric: str
@@ -35,6 +95,8 @@ class MetricChange:
     unit: str = "%"
     lower_is_better: bool = False
     is_distance: bool = False
+    references: tuple[int, int] | None = None
+    pairs: Pairs | None = None
 
     @property
     def moved(self) -> float | None:
@@ -51,7 +113,9 @@ class MetricChange:
 class CellChange:
     """One row of a comparison; outcomes are empty where the cell is absent.
 
-    ``why`` says why a cell is incomparable, or, where the digests show it, why it changed.
+    ``why`` says why a cell is incomparable, or, where the digests show it, why it changed. ``differs``: what else was
+    exchanged between the runs: the model, the preprocessing, the release of an engine. ``flips``: data set → the least
+    and the most samples whose best answer differs; absent where it is not known.
     """
 
     cell: Cell
@@ -60,6 +124,13 @@ class CellChange:
     new_outcome: str = ""
     metrics: tuple[MetricChange, ...] = ()
     why: str = ""
+    differs: tuple[str, ...] = ()
+    flips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def has_another_model(self) -> bool:
+        """Whether the float model of the new run is another one."""
+        return ANOTHER_MODEL in self.differs
 
     @property
     def outcome_changed(self) -> bool:
@@ -72,27 +143,43 @@ class CellChange:
         return tuple(metric for metric in self.metrics if metric.moved)
 
 
-def compare_runs(old: Run, new: Run) -> tuple[CellChange, ...]:
+def last_green(runs: Iterable[Run]) -> Run | None:
+    """Of ``runs``, the newest first, the first that is green; one of selected cells only where no whole one is."""
+    selected: Run | None = None
+    for run in runs:
+        if run.is_green and run.header.get("complete_selection") is not False:
+            return run
+        selected = selected or (run if run.is_green else None)
+    return selected
+
+
+def compare_runs(old: Run, new: Run, *, across: bool = False) -> tuple[CellChange, ...]:
     """A row for each cell of either run, sorted by cell.
+
+    Args:
+        across: compare results of different environment classes too; ``differs`` of each names what was exchanged.
 
     Raises:
         IncomparableError: not one cell can be compared.
     """
     before = {record.cell: record for record in old.cells}
     after = {record.cell: record for record in new.cells}
-    rows = tuple(_change(cell, before.get(cell), after.get(cell)) for cell in sorted({*before, *after}))
+    rows = tuple(_change(cell, before.get(cell), after.get(cell), across=across) for cell in sorted({*before, *after}))
     if not any(row.relation in (Relation.SAME, Relation.CHANGED) for row in rows):
         why = next((row.why for row in rows if row.why), "no cell that is in both")
+        elsewhere = why.startswith(_OTHER_CLASS)
         raise IncomparableError(
             f"Comparing run '{old.id}' with run '{new.id}'",
             found=why,
-            expected="a cell measured by both in one environment class on the same samples",
-            remedy="Compare with a run of this suite from a machine of the same class.",
+            expected=f"a cell measured by both {'' if across else 'in one environment class '}on the same samples",
+            remedy="Add --across to see the two classes next to each other."
+            if elsewhere
+            else "Compare with a run of this suite that measured the same cells.",
         )
     return rows
 
 
-def _change(cell: Cell, old: CellRecord | None, new: CellRecord | None) -> CellChange:
+def _change(cell: Cell, old: CellRecord | None, new: CellRecord | None, *, across: bool) -> CellChange:
     if old is None or new is None:
         return CellChange(
             cell=cell,
@@ -101,13 +188,16 @@ def _change(cell: Cell, old: CellRecord | None, new: CellRecord | None) -> CellC
             new_outcome="" if new is None else new.outcome,
             metrics=_metrics(old, new),
         )
-    why, metrics = _incomparable(old, new), _metrics(old, new)
+    why, metrics = _incomparable(old, new, across=across), _metrics(old, new)
     before, after = (record.digests_of("predictions") for record in (old, new))
     same = before == after
     moved = any(metric.moved for metric in metrics)  # a distance may, where no prediction does
     relation = Relation.INCOMPARABLE if why else Relation.CHANGED if moved or not same else Relation.SAME
+    differs = tuple(_exchanged(old, new)) if old.is_measured and new.is_measured else ()
     if relation is Relation.CHANGED:
-        why = arithmetic_change(*(record.digests.get("arithmetic", "") for record in (old, new)))
+        reasons = [one for one in differs if one.startswith("another ")]
+        reasons.append(arithmetic_change(*(record.digests.get("arithmetic", "") for record in (old, new))))
+        why = "; ".join(filter(None, reasons))
         why = why or ("the same predictions by other numbers" if same and before else "")
         why = why or ("" if moved else _other_predictions(old, new))
     return CellChange(
@@ -117,7 +207,54 @@ def _change(cell: Cell, old: CellRecord | None, new: CellRecord | None) -> CellC
         new_outcome=new.outcome,
         metrics=metrics,
         why=why,
+        differs=differs,
+        flips={} if relation is Relation.INCOMPARABLE else _flips(old, new),
     )
+
+
+def _exchanged(old: CellRecord, new: CellRecord) -> Iterator[str]:
+    """What the two results were not made with alike, as far as their records tell."""
+    for key, words in (("model", ANOTHER_MODEL), ("preprocessing", "another preprocessing")):
+        then, now = old.digests.get(key), new.digests.get(key)
+        if then and now and then != now:
+            yield words
+    if old.environment_class != new.environment_class:
+        yield class_change(*(EnvironmentClass.parse(record.environment_class) for record in (old, new)))
+
+
+def _flips(old: CellRecord, new: CellRecord) -> dict[str, tuple[int, int]]:
+    """Data set → the least and the most samples whose best answer differs.
+
+    Exact where the predictions are equal, or the suite keeps answers; else from the samples, or only their number,
+    that each run answered unlike one fp32 reference.
+    """
+    before, after = (record.digests_of("predictions") for record in (old, new))
+    references = [record.digests_of("reference") for record in (old, new)]
+    found = {}
+    for data in before.keys() & after.keys():
+        if before[data] == after[data]:
+            found[data] = (0, 0)
+        elif (count := _kept_flips(old.kept.get(data), new.kept.get(data))) is not None:
+            found[data] = (count, count)
+        elif references[0].get(data) == references[1].get(data) and all(data in r.changed_count for r in (old, new)):
+            counts = [record.changed_count[data] for record in (old, new)]
+            named = [frozenset(record.changed.get(data, ())) for record in (old, new)]
+            if [len(names) for names in named] == counts:
+                found[data] = (len(named[0] ^ named[1]), len(named[0] | named[1]))
+            else:  # a record names the first of them alone
+                found[data] = (abs(counts[0] - counts[1]), sum(counts))
+    return dict(sorted(found.items()))
+
+
+def _kept_flips(old: str | None, new: str | None) -> int | None:
+    """From the answers that both records hold; None where one of them holds none that can be read."""
+    if old is None or new is None:
+        return None
+    from qbench.metrics import count_changes, unpacked_answers
+
+    with contextlib.suppress(ValueError):
+        return count_changes(unpacked_answers(new), unpacked_answers(old)).flips
+    return None
 
 
 def _other_predictions(old: CellRecord, new: CellRecord) -> str:
@@ -134,12 +271,15 @@ def _other_predictions(old: CellRecord, new: CellRecord) -> str:
     return "; ".join([different, *counts])
 
 
-def _incomparable(old: CellRecord, new: CellRecord) -> str:
+_OTHER_CLASS = "environment class "
+
+
+def _incomparable(old: CellRecord, new: CellRecord, *, across: bool) -> str:
     for name, record in (("old", old), ("new", new)):
         if not record.is_measured:
             return f"the {name} run did not measure it ({record.outcome})"
-    if old.environment_class != new.environment_class:
-        return f"environment class {old.environment_class} against {new.environment_class}"
+    if old.environment_class != new.environment_class and not across:
+        return f"{_OTHER_CLASS}{old.environment_class} against {new.environment_class}"
     if old.digests_of("data") != new.digests_of("data"):
         return "other samples or labels"
     return ""
@@ -147,18 +287,33 @@ def _incomparable(old: CellRecord, new: CellRecord) -> str:
 
 def _metrics(old: CellRecord | None, new: CellRecord | None) -> tuple[MetricChange, ...]:
     before, after = _valued(old), _valued(new)
-    return tuple(
-        MetricChange(
-            metric=name,
-            old=before[name].hits if name in before else None,
-            new=after[name].hits if name in after else None,
-            out_of=metric.out_of,
-            unit=metric.unit,
-            lower_is_better=metric.lower_is_better,
-            is_distance=metric.is_distance,
+    one_reference = old is not None and new is not None and _is_one_reference(old, new)
+    same = old is not None and new is not None and old.digests_of("predictions") == new.digests_of("predictions")
+    changes = []
+    for name, metric in {**before, **after}.items():
+        then, now = before.get(name), after.get(name)
+        pairs = _pairs(then, now) if then is not None and now is not None and one_reference else None
+        changes.append(
+            MetricChange(
+                metric=name,
+                old=None if then is None else then.hits,
+                new=None if now is None else now.hits,
+                out_of=metric.out_of,
+                unit=metric.unit,
+                lower_is_better=metric.lower_is_better,
+                is_distance=metric.is_distance,
+                references=(then.reference_hits, now.reference_hits)
+                if then is not None and now is not None and now.against_labels
+                else None,
+                pairs=Pairs(n=pairs.n, losses=(0, 0), gains=(0, 0)) if pairs and same else pairs,
+            )
         )
-        for name, metric in {**before, **after}.items()
-    )
+    return tuple(changes)
+
+
+def _is_one_reference(old: CellRecord, new: CellRecord) -> bool:
+    """Whether both were counted on the same samples against the same fp32 answers."""
+    return all(old.digests_of(kind) == new.digests_of(kind) != {} for kind in ("data", "reference"))
 
 
 def _valued(record: CellRecord | None) -> dict[str, MetricRecord]:

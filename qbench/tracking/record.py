@@ -17,6 +17,7 @@ from qbench.judging import (
     EnvironmentClass,
     Finding,
     Measurement,
+    Outcome,
     RewriteNote,
     Verdict,
     paired_interval,
@@ -46,6 +47,8 @@ _NOT_MEASURED = frozenset((*_ALWAYS, "excused", "unfetched"))
 
 _OPTIONAL = ("weight_macs", "kept", "compared", "rewritten", "calibrated", "idle_rules", "unfetched", "excused")
 """What is written only where it is not empty."""
+
+_GREEN = frozenset(outcome.value for outcome in Outcome if not outcome.is_red)
 
 Whole = Annotated[int, msgspec.Meta(ge=1 - 2**63, le=2**63 - 1)]
 """A count: what an integer of a database can hold."""
@@ -269,6 +272,11 @@ class CellRecord(
         """Whether it holds numbers."""
         return bool(self.metrics)
 
+    @property
+    def is_red(self) -> bool:
+        """Whether it fails the run; an outcome that this version does not know is red, so that it is seen."""
+        return self.outcome not in _GREEN and not self.excused
+
     def counted(self) -> Iterator[tuple[str, MetricRecord]]:
         """Its metrics whose counts make sense, in order."""
         return ((name, metric) for name, metric in self.metrics.items() if metric.is_countable)
@@ -477,6 +485,13 @@ class Run:
         """The commit that was checked out, whole; empty when unknown."""
         commit = self.header.get("commit")
         return str(commit.get("sha", "")) if isinstance(commit, Mapping) else str(commit or "")
+
+    @property
+    def is_green(self) -> bool:
+        """Whether all its gates passed: it ended by itself, over all samples, and no cell of at least one is red."""
+        whole = self.complete and not self.damaged and not self.header.get("limited")
+        ran = any(cell.outcome != Outcome.UNSUPPORTED.value for cell in self.cells)
+        return whole and ran and not any(cell.is_red for cell in self.cells)
 
 
 # Findings as they are stored: lines of a run file, after the line of the cell that they are about.

@@ -7,6 +7,7 @@ import pytest
 from reporting_histories import NEW, OLD, make_cell, make_run, skipped_cell
 
 from qbench.errors import IncomparableError
+from qbench.judging import Outcome
 from qbench.reporting import compare, compare_page, newest_comparison, write_comparison, write_reports
 from qbench.tracking import Relation
 
@@ -51,11 +52,57 @@ def test_the_page_stands_alone_and_says_why():
 
 
 def test_nothing_comparable_is_an_error_of_the_command_and_a_sentence_in_the_report():
-    runs = [make_run([line("a", 0.001, "x", environment=where)], n) for n, where in enumerate((OLD, NEW))]
+    runs = [make_run([line("a", 0.001, "x") | {"digests": {"data:photos": f"{n}"}}], n) for n in range(2)]
     with pytest.raises(IncomparableError):
         compare(*runs)
-    assert "environment class" in newest_comparison(runs).problem
+    assert "other samples" in newest_comparison(runs).problem
     assert "Incomparable." in compare_page(newest_comparison(runs))
+
+
+def test_the_page_after_an_upgrade_shows_both_classes_next_to_each_other():
+    runs = [
+        make_run([line("a", loss, answers, environment=where)], n)
+        for n, (where, loss, answers) in enumerate(((OLD, 0.001, "x"), (NEW, 0.02, "y")))
+    ]
+    with pytest.raises(IncomparableError, match="--across"):
+        compare(*runs)
+    found = newest_comparison(runs)
+    assert (found.across, found.problem) == (True, "")
+    assert found.differs == (("x64-avx2 → x64-avx512-vnni, onnxruntime 1.30.2 → 1.31.1", 1),)
+    assert [(cell.relation, cell.moved) for cell in found.cells] == [(Relation.CHANGED, pytest.approx(-0.019))]
+    page = compare_page(found)
+    assert "Across environment classes." in page
+    assert "onnxruntime 1.30.2 → 1.31.1 (1 cell)" in page
+    assert "Incomparable." not in page
+
+
+def night(number: int, outcome: Outcome, answers: str, **more):
+    return make_run([line("a", 0.001, answers, outcome=outcome), *more.pop("others", ())], number, **more)
+
+
+def test_a_red_run_is_compared_with_the_last_green_one_and_a_green_one_with_the_one_before():
+    runs = [
+        night(0, Outcome.PASSED, "x"),
+        night(1, Outcome.PASSED, "x"),
+        *(night(n, Outcome.DRIFTED, "y") for n in (2, 3)),
+    ]
+    found = newest_comparison(runs)
+    assert (found.old.id, found.old_name, len(found.news)) == (runs[1].id, "Last green", 1)
+    assert "<dt>Last green</dt>" in compare_page(found)
+    assert newest_comparison([*runs, night(4, Outcome.PASSED, "x")]).old.id == runs[3].id
+    assert newest_comparison(runs[2:]).old.id == runs[2].id  # none was ever green
+
+
+def test_a_run_of_selected_cells_or_one_cut_short_is_no_last_green_run_where_there_is_a_whole_one():
+    chosen = night(1, Outcome.PASSED, "x")
+    chosen = replace(chosen, header={**chosen.header, "complete_selection": False})
+    cut, few = night(2, Outcome.PASSED, "x", complete=False), night(3, Outcome.PASSED, "x")
+    few = replace(few, header={**few.header, "limited": 20})
+    red = night(4, Outcome.FAILED, "y")
+    whole = night(0, Outcome.PASSED, "x")
+    assert newest_comparison([whole, chosen, cut, few, red]).old.id == whole.id
+    assert newest_comparison([chosen, cut, few, red]).old.id == chosen.id
+    assert newest_comparison([cut, few, red]).old.id == few.id  # none was green: the run before
 
 
 def test_the_newest_run_is_compared_with_the_last_complete_one():
