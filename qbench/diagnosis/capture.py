@@ -12,6 +12,7 @@ from qbench.diagnosis.engine.client import Timeout, filled_up, no_timeout
 from qbench.diagnosis.target import Target
 from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units
 from qbench.diagnosis.units import Captured, QuantizedUnit, Replay
+from qbench.errors import InputError
 from qbench.evaluation import NotedSamples
 from qbench.graph import fixed_batch
 from qbench.judging import NodeErrors
@@ -42,8 +43,7 @@ class Capturing(Closing):
         feeds: Feeds,
         timeout: Timeout = no_timeout,
     ) -> None:
-        feeds = filled_up(target.original, feeds)
-        wanted = {node.levels for node in nodes}
+        wanted, size = {node.levels for node in nodes}, fixed_batch(target.original)
         chosen = [unit for unit in units.units if unit.value in wanted]
         around = {name for unit in chosen for name in (unit.value, *unit.feeds)}
         inputs = {str(value.name) for value in target.original.graph.inputs}
@@ -53,9 +53,9 @@ class Capturing(Closing):
         with ExitStack() as stack:
             float_run = stack.enter_context(get_backend(FLOAT_BACKEND).prepare(target.original, taps=sorted(floats)))
             watched = stack.enter_context(target.watched.prepare(target.quantized, taps=levels))
-            self._exact = {**feeds, **in_slices(float_run, target.original).run(feeds)}
-            self._seen = {**feeds, **in_slices(watched, target.quantized).run(feeds)}
-        self._target, self._units, self._is_fixed = target, units, fixed_batch(target.original) is not None
+            whole = in_slices(float_run, target.original), in_slices(watched, target.quantized)
+            self._exact, self._seen = _both_runs(target, whole, feeds, {*floats, *levels})
+        self._target, self._units, self._size = target, units, size
         self._timeout, self._stack = timeout, ExitStack()
 
     def of(self, node: NodeErrors) -> Captured:
@@ -69,8 +69,7 @@ class Capturing(Closing):
         runner = UnitRunner(target, unit, units.floats.get(unit.value), self._stack, self._timeout)
         own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         real = runner.steps(own)
-        # a unit of a graph with a fixed batch runs no smaller batch
-        kept = (lambda array: array) if self._is_fixed else _kept(unit, [*own.values(), there, real])
+        kept = _kept(unit, [*own.values(), there, real], self._size)
         own, (there, real) = {name: kept(array) for name, array in own.items()}, map(kept, (there, real))
         again = runner.counted(own)
         aligned = all(name in units.aligned or name not in units.by_value for name in (unit.value, *unit.feeds))
@@ -87,7 +86,7 @@ class Capturing(Closing):
             fed=fed,
             isolated=isolated,
             expected=kept(exact[unit.represents]) if aligned else unit.reals(there),
-            replays=_replays(runner, own),
+            replays=_replays(runner, own, again, self._size),
         )
 
     def close(self) -> None:
@@ -95,30 +94,68 @@ class Capturing(Closing):
         self._stack.close()
 
 
-def _kept(unit: QuantizedUnit, arrays: Sequence[Array]) -> Callable[[Array], Array]:
+def _both_runs(
+    target: Target, whole: Sequence[Executor], feeds: Feeds, names: Collection[str]
+) -> tuple[Mapping[str, Array], ...]:
+    """The values of each of the ``whole`` graphs: of all samples, or of one run where a value has no row for each."""
+    size, rows = fixed_batch(target.original), Rows.of(target.original)
+    if size is not None and rows.count(feeds) != size:
+        with suppress(InputError):  # the results of several runs do not fit together
+            found = tuple({**feeds, **one.run(feeds)} for one in whole)
+            if _by_sample(found, names, rows.count(feeds)):
+                return found
+        feeds = filled_up(target.original, feeds)
+    return tuple({**feeds, **one.run(feeds)} for one in whole)
+
+
+_HOLDS_BATCH = frozenset({"Reshape", "Expand", "Tile", "ConstantOfShape"})
+"""Operators whose constants may hold the batch size, so that their unit runs no other one."""
+
+
+def _by_sample(runs: Sequence[Mapping[str, Array]], names: Collection[str], count: int) -> bool:
+    """Whether the values ``names`` have a row for each of ``count`` samples."""
+    return all(run[name].shape[:1] == (count,) for run in runs for name in names if name in run)
+
+
+def _kept(unit: QuantizedUnit, arrays: Sequence[Array], size: int | None) -> Callable[[Array], Array]:
     """A function that selects samples of an array: of a large value the first, and those with most errors.
 
     Args:
         unit: whose values. arrays: its inputs, its result, and the values before rounding.
+        size: the fixed batch; None: it is free.
     """
     *_, found, real = arrays
     count = found.shape[0] if found.ndim else 0
-    if found.size <= _ELEMENTS or count < 3 or any(not a.ndim or a.shape[0] != count for a in arrays):
+    most = max(2, _ELEMENTS * count // found.size) if found.size > _ELEMENTS else count
+    single = size is not None and count > size and bool(_HOLDS_BATCH & set(unit.operators))
+    if ((count < 3 or most >= count) and not single) or any(not a.ndim or a.shape[0] != count for a in arrays):
         return lambda array: array
     off = (unit.rounded(real.reshape(found.shape)) != found).reshape(count, -1).sum(axis=1)
-    off[0] = found.size
-    worst = np.argsort(-off, kind="stable")[: max(2, _ELEMENTS * count // found.size)]
-    rows = np.sort(worst)
+    if single:
+        assert size is not None
+        start = size * int(np.argmax([off[at : at + size].sum() for at in range(0, count - size + 1, size)]))
+        rows = np.arange(start, start + size)
+    else:
+        off[0] = found.size
+        rows = np.sort(np.argsort(-off, kind="stable")[:most])
     return lambda array: array[rows] if array.shape[:1] == (count,) else array
 
 
-def _replays(runner: UnitRunner, own: Mapping[str, Array]) -> tuple[Replay, ...]:
-    """Runs on ``own`` after a run on its samples in reverse order: they show values left over from a run, and races."""
-    turned = {name: np.ascontiguousarray(array[::-1]) if array.ndim else array for name, array in own.items()}
+def _replays(runner: UnitRunner, own: Mapping[str, Array], again: Array | None, size: int | None) -> tuple[Replay, ...]:
+    """Runs on ``own`` after a run on its samples in reverse order: they show values left over from a run, and races.
+
+    Of a graph with a fixed batch of ``size`` those of one run, after those of another.
+    """
+    rows = slice(size)
+    turned = {name: np.ascontiguousarray(array[::-1][rows]) if array.ndim else array for name, array in own.items()}
+    own = {name: array[rows] if array.ndim else array for name, array in own.items()}
+    if all(np.array_equal(turned[name], own[name]) for name in own):  # a single sample, say
+        turned = {name: np.ascontiguousarray(np.flip(array)) for name, array in own.items()}
     first, once, twice = runner.counted(turned), runner.counted(own), runner.counted(own)
-    if first is None or once is None or twice is None:
+    if first is None or once is None or twice is None or again is None:
         return ()
-    return Replay(levels=once, before=first), Replay(levels=twice, before=once)
+    before = again[: len(once)] if once.ndim else again
+    return Replay(levels=once, before=first, first=before), Replay(levels=twice, before=once, first=before)
 
 
 # The samples on which suspects are captured: the largest of the first batches, and further batches of its shape.

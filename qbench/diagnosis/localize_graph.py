@@ -20,6 +20,7 @@ from qbench.diagnosis.tallies import CountingTally
 from qbench.diagnosis.target import Matched, Target, bound_of
 from qbench.diagnosis.unit_runs import exact_backend
 from qbench.diagnosis.units import Captured, whole_unit
+from qbench.graph import PRODUCTS
 from qbench.judging import Cause, CountingErrors, NodeErrors, Suspect, Unaligned
 from qbench.metrics import Differences, unequal
 from qbench.number_text import steps_text
@@ -375,11 +376,12 @@ class LocalizedGraph(Closing):
         cause, evidence = (None, "") if named is None else (named.cause, named.evidence)
         broken = self._broken.get(one.node.levels) if one.excess is AnomalyKind.PASS else None
         if broken is not None and (named is None or not named.is_mistake):
-            cause, evidence = Cause.WRONG_KERNEL, broken.sentence
+            cause, evidence = Cause.WRONG_GRAPH, broken.sentence
         elif broken is not None:
             evidence = f"{evidence}; {broken.sentence}"
-        if cause is None:
-            cause, evidence = self._numbers(one)
+        differs = self._differs(one, named)
+        if cause is None or (cause is Cause.WRONG_KERNEL and not differs):
+            cause, evidence = self._numbers(one, differs=differs)
         remedy = "" if named is None else remedy_of(cause)
         return Suspect(
             node=self._prefix + one.node.node,
@@ -389,13 +391,37 @@ class LocalizedGraph(Closing):
             remedy=remedy if broken is None else broken.remedy,
         )
 
-    def _numbers(self, one: RankedNode) -> tuple[Cause, str]:
+    def _differs(self, one: RankedNode, named: NamedCause | None) -> bool:
+        """Whether the engine gave other values than its arithmetic, or than real arithmetic where it declares none.
+
+        An integer interpreter that must equal no other is its own arithmetic: there only a capture can prove it wrong.
+        """
+        found, target = one.node.claimed, self.target
+        if found is not None:
+            return found.differing > 0
+        if named is not None and named.cause is Cause.WRONG_KERNEL:
+            return True
+        is_own = target.is_watched_itself and arithmetic_of(target.backend) is not None
+        return not is_own and one.excess in (AnomalyKind.COUNTING, AnomalyKind.TRACE)
+
+    def _numbers(self, one: RankedNode, *, differs: bool) -> tuple[Cause, str]:
         """The cause and evidence from the kind of anomaly and its numbers alone."""
         if one.excess is AnomalyKind.CRASH:
             return Cause.CRASH, self._counted.crashes[one.node.levels]
         if one.excess is AnomalyKind.GRID:
             return Cause.GRID, _cost(one.node)
-        return Cause.WRONG_KERNEL, f"{one.score:.3g} steps (rms) beyond the error that its grid explains"
+        size = f"{one.score:.3g} steps (rms)"
+        if differs:
+            return Cause.WRONG_KERNEL, f"{size} beyond the error that its grid explains"
+        counting = one.node.counting or CountingErrors()
+        if one.excess is not AnomalyKind.GRAPH or 2 * counting.rms_steps**2 > one.score**2:
+            arithmetic = arithmetic_of(self.target.backend)
+            own = "real arithmetic" if arithmetic is None else f"the rules of '{arithmetic.name}' themselves"
+            pairs = arithmetic is not None and arithmetic.accumulator.pair_bits and PRODUCTS & set(one.node.operators)
+            evidence = f"{own} give {counting.rms_steps:.3g} steps (rms) of error"
+            return (Cause.PAIR_SATURATION if pairs else Cause.GRID), evidence
+        evidence = f"{size} beyond the error that its grid explains, and all values are as its arithmetic gives them"
+        return Cause.WRONG_GRAPH, evidence
 
     def close(self) -> None:
         """Close the engines."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Feeds, for_many_sessions, get_backend
+from qbench.backends import Array, Backend, Executor, Feeds, for_many_sessions, get_backend, in_slices
 from qbench.diagnosis.engine.client import Timeout, UnitSession, no_timeout
 from qbench.diagnosis.target import Target
 from qbench.diagnosis.units import QuantizedUnit, levels_without_unit, quantized_units, real_units
@@ -256,8 +256,11 @@ class UnitRunner:
         self.unit = unit
         exact, name = exact_backend(), unit.real
         made = {str(value.name) for node in unit.graph.graph for value in node.outputs}
-        self._exact = stack.enter_context(exact.prepare(unit.graph, taps=(name,) if name in made else ()))
-        self._float = None if counterpart is None else stack.enter_context(exact.prepare(counterpart.graph))
+        taps = (name,) if name in made else ()
+        self._exact = in_slices(stack.enter_context(exact.prepare(unit.graph, taps=taps)), unit.graph)
+        self._float: Executor | None = None
+        if counterpart is not None:
+            self._float = in_slices(stack.enter_context(exact.prepare(counterpart.graph)), counterpart.graph)
         claims = target.claims if target.is_watched_itself else None
         self._claimed = None if claims is None else stack.enter_context(UnitSession(unit, claims))
         self._target = stack.enter_context(UnitSession(unit, target.backend, timeout=timeout))

@@ -418,10 +418,14 @@ def _grid_ends(quantizer: ir.Node, grid: QParams) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replay:
-    """The unit run once more on the same inputs: its result, and the result of the run just before."""
+    """The unit run once more on the same inputs: its result, and the result of the run just before.
+
+    ``first`` is the result of the first run on these inputs; None: ``Captured.again``.
+    """
 
     levels: Array
     before: Array
+    first: Array | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -438,7 +442,7 @@ class Captured:
         real: the value before rounding by real arithmetic on ``feeds``, in steps without the zero point: float64.
         fed: its fp32 inputs, quantized. isolated: the result of the backend for ``fed``.
         expected: the fp32 value, real.
-        replays: further runs on ``feeds``.
+        replays: further runs on ``feeds``, or on the samples of one run of a graph with a fixed batch.
     """
 
     unit: QuantizedUnit

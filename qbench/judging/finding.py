@@ -123,6 +123,8 @@ class Cause(enum.Enum):
     """The engine fails on the node alone."""
     WRONG_KERNEL = "other numbers than its arithmetic"
     """The node differs from its declared arithmetic, by none of the causes above."""
+    WRONG_GRAPH = "other graph than fp32's"
+    """It is computed as its arithmetic says, and the graph computes something else than fp32's: a pass or a writer."""
     CALIBRATION = "calibration changed"
     """Its range differs from the accepted one."""
     GRID = "coarse grid"

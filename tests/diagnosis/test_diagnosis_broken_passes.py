@@ -88,7 +88,7 @@ def test_what_no_rule_explains_is_told_by_what_the_pass_moved(monkeypatch):
     unknown = NamedCause(cause=None, evidence="nothing is known")
     monkeypatch.setattr(localized_graph, "name_cause", lambda *_, **__: unknown)
     (first,), _ = suspects(COARSE)
-    assert (first.node, first.cause) == ("dense1", Cause.WRONG_KERNEL)
+    assert (first.node, first.cause) == ("dense1", Cause.WRONG_GRAPH)
     assert first.evidence.startswith("the pass 'wrong' promises to be exact, and moves ")
     assert "'wrong'" in first.remedy
 

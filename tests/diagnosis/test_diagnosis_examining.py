@@ -324,12 +324,12 @@ def test_graphs_of_a_fixed_batch(batch, count):
 
 
 @pytest.mark.parametrize(("batch", "count"), [(1, 6), (4, 6), (4, 2)])
-def test_nodes_of_a_fixed_batch_are_captured_on_as_many_samples(batch, count):
+def test_nodes_of_a_fixed_batch_are_captured_on_all_samples(batch, count):
     sick, feeds = chain(batch, {"x": numbers(batch, 2, 6, 6)}), {"x": numbers(count, 2, 6, 6)}
     nodes = [node for node in examine(sick, [feeds]).nodes if node.node == "conv"]
     (one,) = capture(sick, nodes, feeds)
     assert one.crash == ""
-    assert len(one.found) == len(one.expected) == batch
+    assert len(one.found) == len(one.expected) == count
     assert (one.found == one.again).all()
 
 

@@ -9,15 +9,27 @@ from typing import Any
 import numpy as np
 
 from qbench.diagnosis.hypotheses.hypothesis import MOST, Explanation, Floats, Product, UnitEvidence, counted, heaviest
-from qbench.diagnosis.hypotheses.range import Cost
 from qbench.diagnosis.operators.check import other_rules
 from qbench.graph import OPERATORS
-from qbench.judging import Cause
-from qbench.numerics import Accumulator, Arithmetic, MultiplierForm, Overflow, Rounding, Scaling, Stage, held
+from qbench.judging import Cause, NodeErrors
+from qbench.numerics import (
+    Accumulator,
+    Arithmetic,
+    MultiplierForm,
+    Overflow,
+    Rounding,
+    Scaling,
+    Stage,
+    get_arithmetic,
+    held,
+)
 
 PAIR_BITS = 16
 _EXACT_BITS = 24
 """Bits of a multiplier from which its error is no larger than that of float32."""
+_HALF = 0.5
+"""Share of an error from which a rule of the arithmetic itself explains it."""
+_NEARLY = 0.8
 _LAST = (Rounding.HALF_AWAY, Rounding.HALF_UP, Rounding.HALF_EVEN)
 
 
@@ -37,24 +49,63 @@ def pairs(facts: UnitEvidence) -> Iterator[Explanation | None]:
     yield facts.weigh_arithmetic(Cause.PAIR_SATURATION, words, arithmetic=_summing(facts.arithmetic, other))
 
 
-def own_pairs(facts: UnitEvidence) -> Iterator[Explanation | None]:
-    """The cost of an arithmetic that is declared to sum pairs in 16 bits.
+def own_rules(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The cost of the rules that the arithmetic declares: pairs and sums of few bits, short multipliers, roundings.
 
-    It is the share of the error that disappears when products are summed one by one.
+    The weight is the share of the error that disappears when one rule is exact. A result without a grid counts, too.
     """
-    captured, own = facts.captured, facts.arithmetic.accumulator
-    cost = Cost.of(facts) if own.pair_bits and facts.claimed and facts.is_product else None
-    if cost is None or not cost.is_high:
+    yield from _own_rules(facts, 1.0)
+
+
+def rules_of_excess(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """As ``own_rules``, with the share of the error that the quantization parameters do not explain."""
+    beyond = unexplained_share(facts.captured.errors)
+    if beyond > 0:
+        yield from _own_rules(facts, beyond)
+
+
+def _own_rules(facts: UnitEvidence, part: float) -> Iterator[Explanation | None]:
+    """The explanations by the rules of the declared arithmetic of a ``part`` (0 … 1) of the squared error."""
+    captured, own = facts.captured, facts.arithmetic
+    found = captured.isolated
+    if not facts.claimed or found is None or found.shape != captured.expected.shape:
         return
-    levels = counted(captured, _summing(facts.arithmetic, Accumulator(bits=own.bits)), captured.fed)
-    if levels is None or levels.shape != cost.x.shape:
-        return
-    share = 1 - float(((levels - cost.x) ** 2).sum()) / cost.error
-    evidence = (
-        f"'{facts.arithmetic.name}' sums pairs of products in {own.pair_bits} bits, as it claims: without that, "
-        f"{share:.0%} of the error disappears"
-    )
-    yield Explanation(cause=Cause.PAIR_SATURATION, evidence=evidence, weight=max(share, 0.0))
+    unit = captured.unit
+    x = captured.expected.astype(np.float64) / unit.scale
+    error = float(((found.astype(np.float64) - unit.zero_point - x) ** 2).sum())
+    for cause, words, other in _exact_rules(own, facts.is_product) if error > 0 else ():
+        levels = counted(captured, other, captured.fed)
+        if levels is None or levels.shape != x.shape:
+            continue
+        share = 1 - float(((levels - x) ** 2).sum()) / error
+        if share < _HALF * part:
+            continue
+        evidence = f"'{own.name}' {words}, as it claims: without that, {share:.0%} of the error disappears"
+        yield Explanation(cause=cause, evidence=evidence, weight=min(share / part, 1.0))
+        if cause is not Cause.GRID and share / part >= _NEARLY:
+            return  # all rules exact would explain a little more, and say less
+
+
+def _exact_rules(own: Arithmetic, is_product: bool) -> Iterator[tuple[Cause, str, Arithmetic]]:
+    """(cause, words, the arithmetic with that rule exact), the likeliest first; all rules exact last."""
+    sums = own.accumulator
+    if is_product and sums.pair_bits:
+        words = f"sums pairs of products in {sums.pair_bits} bits"
+        yield Cause.PAIR_SATURATION, words, _summing(own, Accumulator(bits=sums.bits))
+    if is_product and sums.bits < Accumulator().bits:
+        yield Cause.ACCUMULATOR, f"sums in {sums.bits} bits", _summing(own, Accumulator())
+    if is_product and own.scaling.form is MultiplierForm.FIXED and (own.scaling.bits or 0) < _EXACT_BITS:
+        exact = own.with_multiplier(get_arithmetic("ideal").scaling)
+        yield Cause.WRONG_SCALE, f"holds multipliers in {own.scaling.bits} bits", exact
+    yield Cause.GRID, "rounds otherwise than real arithmetic", get_arithmetic("ideal")
+
+
+def unexplained_share(errors: NodeErrors) -> float:
+    """The share of the squared error beyond that of the quantization parameters alone; 0 where that is not known."""
+    alone, explained = errors.isolated, errors.explained
+    if alone is None or explained is None or not alone.relative:
+        return 0.0
+    return max(1 - (explained.relative / alone.relative) ** 2, 0.0)
 
 
 def registers(facts: UnitEvidence) -> Iterator[Explanation | None]:

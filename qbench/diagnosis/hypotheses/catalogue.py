@@ -7,7 +7,17 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.diagnosis.hypotheses.arithmetic import own_pairs, pairs, registers, roundings, rules, tables, zero_points
+from qbench.diagnosis.hypotheses.arithmetic import (
+    own_rules,
+    pairs,
+    registers,
+    roundings,
+    rules,
+    rules_of_excess,
+    tables,
+    unexplained_share,
+    zero_points,
+)
 from qbench.diagnosis.hypotheses.bias import biases
 from qbench.diagnosis.hypotheses.clip import chains, float_limits, limits
 from qbench.diagnosis.hypotheses.graph import lines, misplaced, written
@@ -55,12 +65,15 @@ COUNTING = (
 COSTS = (
     Hypothesis("the graph that was written", written),
     Hypothesis("limits of the float graph", float_limits, by_element=True),
-    Hypothesis("the arithmetic's own pairs", own_pairs),
+    Hypothesis("the arithmetic's own rules", own_rules),
     Hypothesis("the result compared with fp32", misplaced),
     Hypothesis("costs of the grid", grid_costs),
     Hypothesis("costs of the weights' grid", weight_costs),
 )
 """Why a graph has an error although the engine computes it by its arithmetic."""
+_OF_EXCESS = (Hypothesis("the arithmetic's own rules beyond the grids", rules_of_excess),)
+_MUCH = 0.2
+"""Share of the squared error beyond that of the grids from which that is explained before the cost of the grids."""
 
 
 def name_cause(
@@ -108,8 +121,10 @@ def _named(facts: UnitEvidence, notes: list[str]) -> NamedCause:
         counting = [_unnamed(facts), *counting]
     costs = [] if counting and counting[0].weight >= SURE else _tried(COSTS, facts, notes)
     if not costs or costs[0].weight < LEAST:
-        rest = coarse(facts)
-        costs = [*([] if rest is None else [rest]), *costs]
+        rest, beyond = coarse(facts), _tried(_OF_EXCESS, facts, notes)
+        grids = [] if rest is None else [rest]
+        is_graph = unexplained_share(facts.captured.errors) >= _MUCH
+        costs = [*beyond, *grids, *costs] if is_graph else [*grids, *beyond, *costs]
     first, second = (costs, counting) if not counting or _is_small(facts, counting, costs) else (counting, costs)
     if not first:
         return NamedCause(
@@ -160,8 +175,9 @@ def _changing(captured: Captured) -> Explanation | None:
     """Another result of the unit alone for the same inputs: values left from the run before, or a race."""
     assert captured.again is not None
     for one in captured.replays:
-        alike = one.levels.shape == captured.again.shape
-        moved = one.levels != captured.again if alike else np.ones(one.levels.shape, bool)
+        first = captured.again if one.first is None else one.first
+        alike = one.levels.shape == first.shape
+        moved = one.levels != first if alike else np.ones(one.levels.shape, bool)
         if not moved.any():
             continue
         evidence = f"{int(moved.sum())} of {moved.size} levels change from one run of the unit alone to the next"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Executor, IntegerBackend
+from qbench.backends import Executor, IntegerBackend, in_slices
 from qbench.diagnosis.unit_runs import exact_backend
 from qbench.diagnosis.units import TIE_WIDTH, Captured, QuantizedUnit, are_by_chance, leaves_ties_open
 from qbench.errors import QbenchError
@@ -484,6 +484,7 @@ _REMEDIES: Mapping[Cause, str] = MappingProxyType(
         Cause.NONDETERMINISM: "Run the node alone with one thread and with all, and look for writes that race.",
         Cause.CRASH: "Report the unit and its input to the engine's authors; keep the node in float until then.",
         Cause.WRONG_KERNEL: "Report the smallest failing input to the engine's authors, or name its arithmetic.",
+        Cause.WRONG_GRAPH: "Compare its operators and constants with fp32's, and look for a pass that changed them.",
         Cause.CALIBRATION: "Compare the calibration data, their order and preprocessing with the accepted run's.",
         Cause.GRID: "Give the node more bits (its weights 8, its values 16), or keep it in float.",
     }
@@ -560,7 +561,7 @@ def evidence_of(
     lowest, highest = (float(unit.rounded(np.array(end))) - zero for end in (-np.inf, np.inf))
     ideal = unit.rounded(real) - zero
     arithmetic, levels = correct or get_arithmetic("ideal"), None
-    if correct is not None and unit.grid is not None:
+    if correct is not None and not (unit.grid is None and unit.has_real_products):
         levels = counted(captured, correct, captured.feeds)
         if levels is None:
             notes.append(f"'{correct.name}' cannot compute the unit, so it is compared with real arithmetic")
@@ -568,10 +569,17 @@ def evidence_of(
             levels = None
     width = _width(real, unit.grid is not None)
     hard = np.abs(found - np.clip(real, low, high)) > 0.5 * bool(unit.grid) + width
-    if levels is None:
+    baseline: Floats
+    if levels is None and (claimed := captured.errors.claimed) is not None and not claimed.differing:
+        hard = np.zeros_like(hard)  # all values are as its arithmetic says: real arithmetic cannot prove a mistake
+        baseline, differing, slack = found, hard, TIE_WIDTH
+    elif levels is None:
         if unit.grid is not None and np.abs(found - ideal).max(initial=0) <= 1 and hard.mean() <= OFTEN:
             hard = np.zeros_like(hard)
         baseline, differing, slack = np.where(hard, ideal, found), hard, TIE_WIDTH
+    elif unit.grid is None:
+        differing = hard = np.abs(found - levels) > width  # float32 sums in another order are no difference
+        baseline, slack = np.where(differing, levels, found), TIE_WIDTH
     else:
         baseline, differing = levels, found != levels
         beyond = np.abs(levels - np.clip(real, low, high)) - 0.5
@@ -613,7 +621,7 @@ def counted(captured: Captured, arithmetic: Arithmetic, feeds: Mapping[str, npt.
     unit = captured.unit
     try:
         with IntegerBackend(arithmetic=arithmetic).prepare(unit.graph) as executor:
-            levels = executor.run(feeds)[unit.value]
+            levels = in_slices(executor, unit.graph).run(feeds)[unit.value]
     except (QbenchError, ValueError):
         return None
     return np.asarray(levels.astype(np.float64) - unit.zero_point)
