@@ -20,6 +20,7 @@ from qbench.cli.options import (
     hinted,
 )
 from qbench.cli.printing import print_columns, print_json, put
+from qbench.number_text import counted
 
 if TYPE_CHECKING:
     from qbench.judging import EnvironmentClass, QuarantineEntry, Tolerance
@@ -89,7 +90,6 @@ def _bytes(folder: Path) -> int:
 FLIPS = 0.02
 """The share of samples that changes sides between fp32 and a good int8 network: measured ones lie near it."""
 SOON = datetime.timedelta(days=30)
-MOST_EXCUSED = 0.25
 
 
 def decidable_drop(n: int, flips: float = FLIPS) -> float:
@@ -134,6 +134,7 @@ def suite_facts(
         "quarantine": entries,
         "gated": gated,
         "excused": excused,
+        "most_excused": suite.table.most_excused,
     }
     return facts | {"problems": list(_suite_problems(facts, known))}
 
@@ -297,10 +298,10 @@ def _suite_problems(facts: dict[str, Any], known: "dict[str, Baseline | None]") 
     for entry in facts["quarantine"]:
         if entry["days_left"] < 0:
             yield f"the quarantine of {entry['cell']} ended on {entry['expires']} ({entry['owner']})"
-    if facts["gated"] and facts["excused"] > MOST_EXCUSED * facts["gated"]:
+    if facts["excused"] > facts["most_excused"] * facts["gated"]:
         yield (
-            f"{facts['excused']} of {facts['gated']} gated cells carry their own tolerance or a quarantine entry; "
-            f"at most {MOST_EXCUSED:.0%} should"
+            f"{facts['excused']} of {counted(facts['gated'], 'gated cell')} carry their own tolerance or a quarantine "
+            f"entry; at most {facts['most_excused']:.0%} should (most_excused of the suite)"
         )
 
 
@@ -340,7 +341,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         for suite in suites:
             _print_suite(suite, processor)
         put()
-        put(f"{len(problems)} problems" if problems else "no problems")
+        put(counted(len(problems), "problem") if problems else "no problems")
         for problem in problems:
             put(f"  {problem}")
     return ExitCode.GATE_FAILED if problems else ExitCode.FINE
@@ -382,7 +383,8 @@ def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
     for entry in suite["quarantine"]:
         soon = " — soon" if 0 <= entry["days_left"] <= _soon_days() else ""
         put(f"  quarantined until {entry['expires']}{soon}: {entry['cell']} ({entry['owner']})")
-    put(f"  excused: {suite['excused']} of {suite['gated']} gated cells (own tolerance or entry; at most a quarter)")
+    most = f"at most {suite['most_excused']:.0%}"
+    put(f"  excused: {suite['excused']} of {suite['gated']} gated cells (own tolerance or entry; {most})")
 
 
 def _model_rows(model: dict[str, Any]) -> Iterator[tuple[str, ...]]:

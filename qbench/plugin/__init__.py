@@ -14,7 +14,7 @@ import pytest
 from qbench.lazy import loaded_whole
 
 if TYPE_CHECKING:
-    from qbench.plugin.collecting import SuiteFile
+    from qbench.plugin.collecting import MisnamedSuite, SuiteFile
     from qbench.plugin.python_tests import QbenchCell
     from qbench.plugin.suite_run import Progress as Progress
     from qbench.plugin.suite_run import SuiteRun as SuiteRun
@@ -65,16 +65,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Controller(config, options), "qbench-controller")
 
 
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "SuiteFile | None":
-    """Collect suite files."""
-    from qbench.plugin.options import SUITE_SUFFIX
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "SuiteFile | MisnamedSuite | None":
+    """Collect suite files; one of another name, where it was named itself, is an error."""
+    from qbench.plugin.options import SUITE_SUFFIX, is_misnamed_suite
 
-    if not file_path.name.endswith(SUITE_SUFFIX):
-        return None
-    with loaded_whole():
-        from qbench.plugin.collecting import SuiteFile
+    if file_path.name.endswith(SUITE_SUFFIX):
+        with loaded_whole():
+            from qbench.plugin.collecting import SuiteFile
 
-    return SuiteFile.from_parent(parent, path=file_path)
+        return SuiteFile.from_parent(parent, path=file_path)
+    if parent.session.isinitpath(file_path) and is_misnamed_suite(file_path, parent.config):
+        from qbench.plugin.collecting import MisnamedSuite
+
+        return MisnamedSuite.from_parent(parent, path=file_path)
+    return None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

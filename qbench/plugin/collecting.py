@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qbench.errors import QbenchError, refused_by_system
+from qbench.errors import InputError, QbenchError, refused_by_system
 from qbench.plugin.item_state import SuiteFacts, suite_facts
 from qbench.plugin.items import CellItem, cell_marker
 from qbench.plugin.opening import OpenSuite, open_suite
+from qbench.plugin.options import SUITE_SUFFIX
 from qbench.storage import neutral_text
 
 if TYPE_CHECKING:
@@ -41,6 +42,25 @@ class SuiteFile(pytest.File):
         if isinstance(excinfo.value, OSError):
             return neutral_text(str(refused_by_system(f"Reading the suite '{self.path}'", excinfo.value)))
         return super().repr_failure(excinfo)
+
+
+class MisnamedSuite(pytest.File):
+    """A file that holds a suite under another name than suites have."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Nothing.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            f"Collecting '{self.path.name}'",
+            found="a suite under this name",
+            expected=f"the name of a suite, which ends in {SUITE_SUFFIX}",
+            remedy=f"Rename it to '{self.path.stem}{SUITE_SUFFIX}', or give it to 'qbench run'.",
+        )
+
+    repr_failure = SuiteFile.repr_failure
 
 
 class ModelNode(pytest.Collector):

@@ -82,6 +82,8 @@ class Options:
 
 
 OPTIONS = pytest.StashKey[Options]()
+ANY_NAME = pytest.StashKey[bool]()
+"""Set where a suite is collected whatever its file is called."""
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -162,6 +164,17 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
     )
     _refuse_accepting(options, environment)
     return options
+
+
+def is_misnamed_suite(path: Path, config: pytest.Config) -> bool:
+    """Whether the file at ``path`` is a suite by what is in it, and not by its name."""
+    if path.suffix != ".toml" or config.stash.get(ANY_NAME, False):
+        return False
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return False
+    return {"[suite]", "[[model]]"} <= {line.partition("#")[0].strip() for line in lines}
 
 
 def origin_of(config: pytest.Config, name: str) -> str:

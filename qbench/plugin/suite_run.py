@@ -15,6 +15,7 @@ import pytest
 from qbench.errors import QbenchError
 from qbench.plugin.item_state import collected_suites
 from qbench.plugin.items import CellItem, RedCell
+from qbench.plugin.options import ANY_NAME
 
 if TYPE_CHECKING:
     from qbench.plugin.collecting import SuiteFile
@@ -130,6 +131,10 @@ class _RunHooks:
         except pytest.UsageError as error:
             self._done.refused += map(str, error.args)
             return pytest.ExitCode.USAGE_ERROR
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Admit any name of the file."""
+        config.stash[ANY_NAME] = True
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> "SuiteFile | None":
         """Collect the suite whatever its file name is."""

@@ -160,6 +160,8 @@ class SuiteTable:
         equivalents: groups of processors, or of patterns of environment classes, whose results are comparable.
         reference: the backend whose fp32 run makes references and profiles.
         threads: of one engine.
+        most_excused: share of the gated cells that may have a tolerance of their own or a quarantine entry before
+            ``qbench doctor`` reports it.
     """
 
     tolerance: float | None = None
@@ -179,12 +181,15 @@ class SuiteTable:
     fp32: bool = True
     reference: str = "ort-cpu"
     threads: int = 1
+    most_excused: float = 0.25
 
     def __post_init__(self) -> None:
         Tolerance(0.0 if self.tolerance is None else self.tolerance)
         require_shares(self)
         if self.threads < 1:
             raise ValueError(f"threads = {self.threads}")
+        if not 0 <= self.most_excused <= 1:
+            raise ValueError(f"most_excused = {self.most_excused}, which is not a share between 0 and 1")
         require_finite(self.limits)
         require_known_policies("the suite", self.passes)
         criteria_of("suite", "", self.equal_to, self.close_to)  # refuses the impossible

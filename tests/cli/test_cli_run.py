@@ -390,6 +390,15 @@ def test_doctor_counts_excuses_and_dates(accepted, qbench):
     assert code == 1
     assert "the quarantine of blobs::ort-cpu+* ended on 2020-01-01 (me)" in out
     assert "2 of 4 gated cells" in out
+    assert "\n2 problems\n" in out
+    Path("suites/tiny.quarantine.toml").write_text(
+        Path("suites/tiny.quarantine.toml").read_text().replace("2020", "2999")
+    )
+    assert "\n1 problem\n" in qbench("doctor", SUITE)[1]
+    path = Path(SUITE)
+    path.write_text(path.read_text().replace("[suite]", "[suite]\nmost_excused = 0.5", 1))
+    code, out, _ = qbench("doctor", SUITE)
+    assert (code, "no problems" in out) == (0, True), out
 
 
 def test_what_samples_can_decide_follows_the_table_of_sample_sizes():

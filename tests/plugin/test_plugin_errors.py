@@ -48,6 +48,16 @@ def test_a_suite_that_makes_no_sense_is_a_collection_error(project, text, senten
     assert not project.run_files
 
 
+def test_a_suite_under_another_name_is_named_and_other_files_are_left_alone(project):
+    project.suite_path.rename(project.path / "suites/mine.toml")
+    result = project.run("suites/mine.toml", suite=False)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["Collecting 'mine.toml': found *ends in .qbench.toml. Rename it*"])
+    assert project.run("suites", suite=False).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    (project.path / "suites/other.toml").write_text("[tool]\n")
+    assert project.run("suites/other.toml", suite=False).ret == pytest.ExitCode.USAGE_ERROR
+
+
 def test_a_name_with_two_owners_names_both(project):
     project.write_conftest('MORE = {"backends": {"ort-cpu": object}}')
     result = project.run()
