@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from qbench.cli import accept_run, doctor, list_names, run
+from qbench.cli import accept_run, doctor, list_names, quarantine, run
 from qbench.cli import bisect as bisect_actions
 from qbench.cli import compare_runs as compare_files
 from qbench.cli import diff as diff_sides
@@ -49,6 +49,7 @@ COMMANDS: tuple[Command, ...] = (
     compare_files.COMMAND,
     diff_sides.COMMAND,
     accept_run.COMMAND,
+    quarantine.COMMAND,
     merge_histories.COMMAND,
     draw_report.COMMAND,
     export_runs.COMMAND,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from qbench.host.git import Worktree as Worktree
     from qbench.host.git import current_commit as current_commit
     from qbench.host.git import first_parents as first_parents
+    from qbench.host.git import git_user as git_user
     from qbench.host.git import subject_line as subject_line
     from qbench.host.git import tree_hash as tree_hash
     from qbench.host.git import whole_hash as whole_hash

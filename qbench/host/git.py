@@ -81,6 +81,11 @@ def whole_hash(name: str, folder: Path | str = ".") -> str:
     return run_git(Path(folder), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or ""
 
 
+def git_user(folder: Path | str = ".") -> str:
+    """``user.name`` as git knows it in ``folder``; empty where it knows none."""
+    return run_git(Path(folder), "config", "user.name") or ""
+
+
 def subject_line(commit: str, folder: Path | str = ".") -> str:
     """The first line of the message of ``commit``; empty where there is no such commit."""
     return run_git(Path(folder), "show", "--no-patch", "--no-show-signature", "--format=%s", commit) or ""

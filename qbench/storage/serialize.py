@@ -128,11 +128,14 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
                 remedy=f"Did you mean '{close}'?" if close else "Remove it.",
             )
     values = {key: _converted(hints[key], value, f"'{key}' of {where}") for key, value in table.items()}
-    for name, field_ in known.items():
-        if name not in values and field_.default is MISSING and field_.default_factory is MISSING:
-            raise InputError(
-                f"Reading {where}", found=f"no key '{name}'", expected="it to be given", remedy=f"Add '{name} = …'."
-            )
+    needed = (name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING)
+    if missing := [name for name in needed if name not in values]:
+        raise InputError(
+            f"Reading {where}",
+            found=f"no key{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}",
+            expected="it to be given" if len(missing) == 1 else "them to be given",
+            remedy=f"Add {', '.join(repr(f'{name} = …') for name in missing)}.",
+        )
     try:
         return cls(**values)
     except InputError as error:  # about a value in the table: name the table
@@ -150,7 +153,7 @@ def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901 
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         if not isinstance(value, list):
             raise _wrong_type(where, value, "a list")
-        return tuple(_converted(arguments[0], v, f"item {i} of {where}") for i, v in enumerate(value))
+        return tuple(_converted(arguments[0], v, f"{_item(v, i)} of {where}") for i, v in enumerate(value, start=1))
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, dict):
             raise _wrong_type(where, value, "a table")
@@ -178,6 +181,13 @@ def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901 
         value,
         {str: "a string", int: "an integer", float: "a number", bool: "true or false"}.get(hint, str(hint)),
     )
+
+
+def _item(value: object, place: int) -> str:
+    """How errors call the item at ``place``, from 1, of a list: with the name that it has."""
+    names = (value.get(key) for key in ("id", "cell", "name")) if isinstance(value, dict) else ()
+    name = next((one for one in names if isinstance(one, str)), None)
+    return f"item {place}" if name is None else f"item {place} ('{name}')"
 
 
 def _converted_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:  # noqa: ANN401

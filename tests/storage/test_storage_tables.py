@@ -24,6 +24,13 @@ class Inner:
 
 
 @dataclass(frozen=True)
+class Pair:
+    id: str
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
 class Outer:
     name: str
     share: float = 0.5
@@ -33,6 +40,7 @@ class Outer:
     inner: Inner | None = None
     either: float | Mapping[str, float | Inner] | None = None
     inners: tuple[Inner, ...] = field(default=())
+    pairs: tuple[Pair, ...] = ()
 
 
 def test_every_understood_type() -> None:
@@ -56,12 +64,17 @@ def test_every_understood_type() -> None:
     [
         ({"name": "x", "shere": 1.0}, ["'shere'", "Did you mean 'share'?"]),
         ({}, ["no key 'name'"]),
+        ({"name": "x", "inners": [{"count": 1}, {}]}, ["no key 'count'", "item 2 of 'inners' of t"]),
+        (
+            {"name": "x", "pairs": [{"id": "a"}]},
+            ["item 1 ('a') of 'pairs'", "'left', 'right'", "'left = …', 'right = …'"],
+        ),
         ({"name": 3}, ["an integer (3)", "a string", "'name' of t"]),
         ({"name": "x", "share": True}, ["a boolean", "a number"]),
         ({"name": "x", "flag": 1}, ["true or false"]),
         ({"name": "x", "color": "blue"}, ["'blue'", "'red'"]),
         ({"name": "x", "names": "a"}, ["a list"]),
-        ({"name": "x", "names": ["a", 1]}, ["item 1 of 'names'"]),
+        ({"name": "x", "names": ["a", 1]}, ["item 2 of 'names'"]),
         ({"name": "x", "inner": {"count": -1}}, ["a negative count", "'inner' of t"]),
         ({"name": "x", "inner": [1]}, ["a table"]),
         ({"name": "x", "either": {"a": "b"}}, ["'a' in 'either' of t"]),

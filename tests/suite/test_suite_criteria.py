@@ -107,7 +107,7 @@ def test_machines_that_count_integers_get_no_float_cell(tmp_path: Path) -> None:
         ('close_to = { backend = "exact", steps = -1 }', "", ["steps = -1.0 is impossible"]),
         ('close_to = { slow = "exact" }', "", ["'slow' = 'exact'", "a table of a backend and limits"]),
         ("close_to = {}", "", ["no key 'backend'"]),
-        ("", "equal_to = 3", ["'equal_to' of item 0", "an integer"]),
+        ("", "equal_to = 3", ["'equal_to' of item 1 ('", "an integer"]),
     ],
 )
 def test_criteria_without_meaning_are_one_sentence(tmp_path: Path, suite: str, model: str, words: list[str]) -> None:

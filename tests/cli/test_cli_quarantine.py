@@ -1,0 +1,105 @@
+"""``qbench quarantine`` writes what a suite then reads, and leaves the rest of the file as it is."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from test_cli_run import accept_all
+
+SUITE = "suites/tiny.qbench.toml"
+FILE = Path("suites/tiny.quarantine.toml")
+CELL = "blobs::ort-cpu+w8a8_asym_pc"
+GIVEN = ("--reason", 'a "known" one', "--until", "2999-12-31", "--owner", "me")
+WRITTEN = """\
+# why these are here
+[[cell]]   # the first
+cell = "blobs::ort-cpu-noopt+w8a8_asym_pt"
+measured = "bad"
+reason = "known"
+owner = "you"
+expires = "2999-01-01"
+when = "riscv64"
+"""
+
+
+def entries() -> list[dict[str, object]]:
+    return tomllib.loads(FILE.read_text())["cell"]
+
+
+def test_a_red_cell_is_listed_with_what_was_measured_and_is_green_then(project, qbench, fill_once):
+    fill_once(project, accept_all)
+    path = Path(SUITE)
+    path.write_text(path.read_text().replace("[suite]", "[suite]\nagreement = 1.0", 1))
+    assert qbench("run", SUITE, "--select", "schema=w8a8_asym_pc backend=ort-cpu")[0] == 1
+    code, out, err = qbench("quarantine", CELL, *GIVEN, "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert (told["path"], told["cells"]) == (str(FILE), [CELL])
+    (run,) = Path("reports/history").glob("*.jsonl")
+    (cell,) = [line for line in map(json.loads, run.read_text().splitlines()) if line["type"] == "cell"]
+    (entry,) = entries()
+    assert {**entry, "when": None} == told["entry"]
+    assert entry["measured"] in {gate["detail"] for gate in cell["gates"] if gate["kind"] == "floor"}
+    assert (entry["cell"], entry["reason"], entry["expires"]) == (CELL, 'a "known" one', "2999-12-31")
+    code, out, err = qbench("run", SUITE, "--select", "schema=w8a8_asym_pc backend=ort-cpu", "--json")
+    assert [one["outcome"] for one in json.loads(out)["cells"]] == ["quarantined"]
+    assert code == 0, err
+
+
+def test_the_file_keeps_what_is_in_it(project, qbench):
+    FILE.write_text(WRITTEN)
+    code, _, err = qbench("quarantine", f"{SUITE}::blobs::*+w8a8_asym_pc", *GIVEN, "--measured", "20 %")
+    assert code == 0, err
+    assert FILE.read_text().startswith(WRITTEN)
+    first, second = entries()
+    assert first["owner"] == "you"
+    assert second["cell"] == "blobs::*+w8a8_asym_pc"
+    code, _, err = qbench("quarantine", first["cell"], *GIVEN, "--measured", "x", "--when", "x64", "--when", "arm64")
+    assert code == 0, err  # listed on other computers only
+    assert entries()[2]["when"] == ["x64", "arm64"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([CELL, "--reason", "x", "--until", "2020-01-01", "--owner", "me", "--measured", "x"], "which is past"),
+        ([CELL, "--reason", "x", "--until", "soon", "--owner", "me", "--measured", "x"], "no day such as 2027-03-31"),
+        (["blobs::ort-cpu+w8a8_asim_pc", *GIVEN, "--measured", "x"], f"Did you mean '{CELL}'?"),
+        ([CELL, *GIVEN], "Add --measured"),
+        (["blobs::ort-cpu-noopt+w8a8_asym_pt", *GIVEN, "--measured", "x"], "it listed until 2999-01-01 (you), item 1"),
+        ([f"suites/none.qbench.toml::{CELL}", *GIVEN, "--measured", "x"], "No such file"),
+    ],
+)
+def test_a_wrong_entry_is_one_sentence_and_nothing_is_written(project, qbench, arguments, words):
+    FILE.write_text(WRITTEN)
+    code, out, err = qbench("quarantine", *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+    assert FILE.read_text() == WRITTEN
+
+
+def test_a_file_of_another_form_is_left_alone(project, qbench):
+    fields = 'measured = "x", reason = "x", owner = "x", expires = "2999-01-01"'
+    text = f'cell = [{{ cell = "{CELL}", {fields}, when = "riscv64" }}]\n'
+    FILE.write_text(text)
+    code, _, err = qbench("quarantine", "blobs::*", *GIVEN, "--measured", "x")
+    assert code == 2
+    assert "as tables [[cell]]" in err
+    assert FILE.read_text() == text
+
+
+def test_a_cell_of_two_suites_needs_the_name_of_one(project, qbench):
+    Path("suites/other.qbench.toml").write_text(Path(SUITE).read_text())
+    code, _, err = qbench("quarantine", CELL, *GIVEN, "--measured", "x")
+    assert code == 2
+    assert f"Name it: 'suites/other.qbench.toml::{CELL}'" in err
+
+
+def test_all_missing_keys_of_an_entry_are_named_at_once(project, qbench):
+    FILE.write_text(f'[[cell]]\ncell = "{CELL}"\nreason = "known"\n')
+    code, _, err = qbench("run", SUITE)
+    assert code == 2
+    assert f"item 1 ('{CELL}') of 'cell'" in err
+    assert "'measured', 'owner', 'expires'" in err
