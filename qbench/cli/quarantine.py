@@ -227,7 +227,7 @@ def _add(suite: "Suite", entry: "QuarantineEntry", doing: str) -> Path:
 COMMAND = Command(
     name="quarantine",
     summary="list a cell that is known to be bad, until a day, in the file of its suite",
-    example="qbench quarantine 'my_net::ort-cpu+w8a8_asym_pc' --reason 'pair saturation' --until 2027-03-31",
+    example="qbench quarantine 'net::ort-cpu+w4*' --reason '4 bits' --until 2027-03-31",
     declare=declare,
     execute=execute,
 )
