@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.history_files import declare_history, find_run
+from qbench.cli.history_files import RUN_NAMES, declare_history, find_run
 from qbench.cli.options import declare_baselines, declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
@@ -34,7 +34,7 @@ class _Measured:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench accept``."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run files, ids or beginnings of ids, or 'latest'")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=f"each {RUN_NAMES}")
     parser.add_argument(
         "--cell", metavar="GLOB", default="*", help="accept only cells that match, as in 'mobilenet_v2::ort-cpu+*'"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
+from qbench.cli.history_files import declare_history, find_run, is_run_name
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put, say
 from qbench.errors import InputError
@@ -18,8 +19,19 @@ if TYPE_CHECKING:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench bisect commits``."""
-    parser.add_argument("--good", required=True, metavar="A", help="a commit at which the cell was good")
-    parser.add_argument("--bad", default="HEAD", metavar="B", help="a commit at which the cell is bad (default: HEAD)")
+    parser.add_argument(
+        "--good",
+        required=True,
+        metavar="A",
+        help="a commit at which the cell was good, or the run of one: 'last-green', 'previous', an id",
+    )
+    parser.add_argument(
+        "--bad",
+        default="HEAD",
+        metavar="B",
+        help="a commit at which the cell is bad, or the run of one (default: HEAD)",
+    )
+    declare_history(parser)
     parser.add_argument(
         "--build",
         default="true",
@@ -97,12 +109,14 @@ def _task(arguments: argparse.Namespace, project: Path) -> "Task":
 
     ends = {}
     for name, text in (("--good", arguments.good), ("--bad", arguments.bad)):
-        ends[name] = whole_hash(text, project)
-        if not ends[name]:
+        commit = "" if is_run_name(text) else whole_hash(text, project)
+        commit = commit or whole_hash(_commit_of_run(text, arguments.history, is_certain=is_run_name(text)), project)
+        ends[name] = commit
+        if not commit:
             raise InputError(
                 f"Reading {name} '{text}'",
                 found=f"no such commit in '{project}'",
-                expected="a commit of the project under test",
+                expected="a commit of the project under test, or a run that measured one",
                 remedy="Name the checkout with --project; fetch the whole history where the clone is shallow.",
             )
     suite, _, cell = arguments.target.partition("::")
@@ -131,6 +145,34 @@ def _name(task: "Task") -> str:
 
     others = f"-{digest_plain(list(task.extensions))[:6]}" if task.extensions else ""
     return f"{task.good[:9]}-{task.bad[:9]}{others}"
+
+
+def _commit_of_run(text: str, history: str, *, is_certain: bool) -> str:
+    """The commit that the run ``text`` measured; empty where there is no such run.
+
+    Args:
+        is_certain: whether ``text`` can only be a run: then it must be there, and of a commit without changes.
+
+    Raises:
+        InputError: no such run, or it measured files that were not committed.
+    """
+    from qbench.tracking import measured_commit
+
+    try:
+        run = find_run(text, history, ("outcome",))
+    except InputError:
+        if is_certain:
+            raise
+        return ""
+    commit = measured_commit(run)
+    if not commit:
+        raise InputError(
+            f"Reading the commit of the run '{run.id}'",
+            found="files that were not committed" if run.commit else "no commit",
+            expected="a run of a commit",
+            remedy="Name a commit.",
+        )
+    return commit
 
 
 def _selection(cell: str) -> str:

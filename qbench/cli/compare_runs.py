@@ -1,17 +1,18 @@
-"""qbench compare: two runs, cell by cell."""
+"""qbench compare: two runs, cell by cell, also of two engines or computers."""
 
 import argparse
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.history_files import declare_history, find_run
+from qbench.cli.history_files import RUN_NAMES, declare_history, find_run
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.number_text import change_text, counted
 
 if TYPE_CHECKING:
-    from qbench.tracking import CellChange, MetricChange, Run
+    from qbench.tracking import CellChange, MetricChange, Pairs, Run
 
 _PRECEDENCE = """
 
@@ -19,7 +20,7 @@ where several exit codes apply, the first in this list is returned:
   2  A or B does not exist or is not a run
   3  no cell is in both runs and comparable
   1  a cell has other answers, another metric or another outcome,
-     even if other cells are missing
+     even if other cells are missing; with --across too
   4  A or B was interrupted, or has lines that cannot be read;
      all that could be compared is equal
   0  both runs are complete, and all that could be compared is equal
@@ -29,9 +30,14 @@ where several exit codes apply, the first in this list is returned:
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench compare``."""
     parser.epilog = f"{parser.epilog or ''}{_PRECEDENCE}"
-    parser.add_argument("old", metavar="A", help="the earlier run: a file, an id or its beginning, or 'latest'")
+    parser.add_argument("old", metavar="A", help=f"the earlier run: {RUN_NAMES}")
     parser.add_argument("new", metavar="B", help="the later run")
     declare_history(parser)
+    parser.add_argument(
+        "--across",
+        action="store_true",
+        help="also compare cells whose environment classes differ: after an upgrade, or of two computers",
+    )
     parser.add_argument("--all", action="store_true", help="list unchanged cells too")
     declare_json(parser)
 
@@ -50,17 +56,58 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     partial = list(dict.fromkeys(sentence for run in (old, new) for sentence in _missing(run)))
     for sentence in partial:
         say(sentence)
-    rows = compare_runs(old, new)
+    rows = compare_runs(old, new, across=arguments.across)
     differs = [row for row in rows if row.relation is Relation.CHANGED or row.outcome_changed]
     code = ExitCode.GATE_FAILED if differs else ExitCode.INCOMPLETE if partial else ExitCode.FINE
     if arguments.json:
-        print_json({"old": old.id, "new": new.id, "differ": len(differs), "incomplete": partial, "cells": rows})
+        facts = {"old": old.id, "new": new.id, "across": arguments.across, "exchanged": dict(_exchanged(rows))}
+        print_json({**facts, "differ": len(differs), "incomplete": partial, "cells": [_facts(row) for row in rows]})
         return code
     shown = [row for row in rows if arguments.all or row.relation is not Relation.SAME or row.outcome_changed]
     put(f"{old.id} → {new.id}: {len(rows)} cells, {len(differs)} differ")
+    for what, count in _exchanged(rows):
+        put(f"{'across environment classes: ' if ' → ' in what else ''}{what} in {counted(count, 'cell')}")
+    for sentence in dict.fromkeys(_moved_model(row) for row in rows if row.has_another_model):
+        put(sentence)
     if shown:
-        print_columns([_line(row) for row in shown], ("cell", "relation", "outcome", "numbers"))
+        print_columns(
+            [_line(row, across=arguments.across) for row in shown], ("cell", "relation", "outcome", "numbers")
+        )
+    if arguments.across and any(not metric.pairs or not metric.pairs.is_exact for row in shown for metric in row.moved):
+        put(_RANGES)
     return code
+
+
+_RANGES = (
+    "lost, gained and p are ranges where the samples on which the two runs differ are not known: a run file counts "
+    "losses and gains against fp32, without labels"
+)
+
+
+def _exchanged(rows: "Sequence[CellChange]") -> list[tuple[str, int]]:
+    """What differs between the runs besides the results, each with the number of its cells; the most frequent first."""
+    return Counter(what for row in rows for what in row.differs).most_common()
+
+
+def _facts(row: "CellChange") -> dict[str, Any]:
+    """``row`` in plain values, with what follows from its pairs."""
+    from qbench.storage import plain
+
+    facts: dict[str, Any] = plain(row)
+    for metric, table in zip(row.metrics, facts["metrics"], strict=True):
+        if metric.pairs is not None:
+            table["pairs"] |= {"midp": list(metric.pairs.midp), "interval": list(metric.pairs.interval)}
+    return facts
+
+
+def _moved_model(row: "CellChange") -> str:
+    """``m is another model: fp32 top1 392 → 390 of 400``."""
+    moves = [
+        f"fp32 {metric.metric} {metric.references[0]} → {metric.references[1]} of {metric.out_of}"
+        for metric in row.metrics
+        if metric.references is not None
+    ]
+    return f"{row.cell.model} is another model in the new run: {', '.join(moves) or 'nothing is measured by labels'}"
 
 
 def _missing(run: "Run") -> Iterator[str]:
@@ -71,13 +118,27 @@ def _missing(run: "Run") -> Iterator[str]:
         yield f"{counted(run.damaged, 'line')} of the run {run.id} cannot be read: their cells are not compared"
 
 
-def _line(row: "CellChange") -> tuple[str, str, str, str]:
+def _line(row: "CellChange", *, across: bool) -> tuple[str, str, str, str]:
     outcome = " → ".join(dict.fromkeys(filter(None, (row.old_outcome, row.new_outcome))))
-    numbers = ", ".join(_numbers(metric) for metric in row.metrics)
+    parts = [_numbers(metric, with_pairs=across) for metric in row.metrics]
+    if across:
+        parts += [f"{_span(*flips)} answers on {data} differ" for data, flips in row.flips.items() if flips[1]]
+    numbers = ", ".join(parts)
     return str(row.cell), row.relation.value, outcome, f"{numbers} ({row.why})" if row.why else numbers
 
 
-def _numbers(metric: "MetricChange") -> str:
+def _span(least: float, most: float, digits: str = "d") -> str:
+    """``3``, or ``2 to 7``."""
+    return " to ".join(dict.fromkeys(f"{one:{digits}}" for one in (least, most)))
+
+
+def _paired(pairs: "Pairs") -> str:
+    """``2 to 7 lost, 0 to 5 gained, p 0.5 to 0.77``."""
+    lost, gained = _span(*pairs.losses), _span(*pairs.gains)
+    return f"{lost} lost, {gained} gained, p {_span(*pairs.midp, digits='.2g')}"
+
+
+def _numbers(metric: "MetricChange", *, with_pairs: bool = False) -> str:
     """``top1 356 → 350 of 360 (−1.67 pp, worse)`` or ``sqnr 35.2 → 33.1 dB (−2.1 dB, worse)``."""
     if metric.unit == "%" and not metric.is_distance:
         old, new = ("—" if hits is None else str(hits) for hits in (metric.old, metric.new))
@@ -89,7 +150,10 @@ def _numbers(metric: "MetricChange") -> str:
     values = f"{metric.metric} {new if old == new else f'{old} → {new}'} {unit}".rstrip()
     if not metric.moved:
         return values
-    return f"{values} ({change_text(metric.moved, metric.unit, digits=3)}, {'worse' if metric.is_worse else 'better'})"
+    facts = [change_text(metric.moved, metric.unit, digits=3), "worse" if metric.is_worse else "better"]
+    if with_pairs and metric.pairs is not None:
+        facts.append(_paired(metric.pairs))
+    return f"{values} ({', '.join(facts)})"
 
 
 COMMAND = Command(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.history_files import declare_history, find_run, open_history
+from qbench.cli.history_files import RUN_NAMES, declare_history, find_run, open_history
 from qbench.cli.printing import say
 
 if TYPE_CHECKING:
@@ -19,9 +19,7 @@ _FORMATS = ("csv", "json", "junit", "github-benchmark", "bencher")
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench export``."""
-    parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="run files, ids or beginnings of ids, 'latest' (default) or 'all'"
-    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=f"'all', or each {RUN_NAMES} (default: latest)")
     parser.add_argument(
         "--format",
         required=True,

@@ -1,6 +1,7 @@
 """Finding runs, and what trends are read from."""
 
 import argparse
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from qbench.tracking import AcceptedLevels, Annotation, History, Run, Series
 
 
-# Finding runs: a path, an id (or the beginning of one), or ``latest`` in the history folder.
+# Finding runs, wherever a verb takes one.
 
 
 DEFAULT_HISTORY = "reports/history"
@@ -51,9 +52,15 @@ def open_history(folder: str) -> "History":
 
 
 def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
-    """The run that ``text`` names: a file, ``latest``, or an id of the history in ``folder``, whole or its beginning.
+    """The run that ``text`` names in the history in ``folder``.
 
-    Of the history one run alone is read. ``latest`` is the last night: its shards are one run.
+        a path, or the name of a file in the folder     that file
+        latest, previous, latest~2                      the newest run, the one before it, … of the newest run's suite
+        last-green                                      of that suite, the newest run all of whose gates passed
+        an id, or its beginning                         that run
+        a commit, or at least four digits of it         the newest run of it; one without uncommitted changes first
+
+    The shards of one night are one run, unless an id or a file names one. Of the history as little as needed is read.
 
     Args:
         keys: what is kept of each cell; none: everything.
@@ -65,29 +72,82 @@ def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
     from qbench.tracking import kept_keys, read_run
 
     keep = kept_keys(*keys) if keys else None
-    if Path(text).is_file():
-        return read_run(Path(text), keep)
+    for path in (Path(text), Path(folder) / text):
+        if path.is_file():
+            return read_run(path, keep)
     history = open_history(folder) if Path(folder).is_dir() else None
-    runs = () if history is None else history.heads
-    if history is not None and text == "latest":
-        for notice in history.clock_notices:
-            say(notice)
-        found = list(history.nights()[-1:])
-    else:
-        found = [run for run in runs if run.id.startswith(text)]
-        found = [run for run in found if run.id == text] or found
+    found = [] if history is None else _named(text, history)
     if history is not None and len(found) == 1:
         found = list(history.each(found, keep))
     if len(found) != 1:
-        raise InputError(
-            f"Looking for the run '{text}'",
-            found=f"{len(found)} runs of that name among {len(runs)} in '{folder}'"
-            if found
-            else f"no such file, and no such run among {len(runs)} in '{folder}'",
-            expected="a run file, the id of a run, or 'latest'",
-            remedy="Give more of its id." if found else "Check the path, or name the folder with --history.",
-        )
+        raise _unknown_run(text, folder, history, found)
     return found[0]
+
+
+RUN_NAMES = "a file, an id or its beginning, a commit, 'latest', 'previous', 'latest~2' or 'last-green'"
+"""The names of runs, for the help of a verb."""
+LAST_GREEN = "last-green"
+_BEFORE = re.compile(r"latest~([0-9]{1,9})")
+_COMMIT = re.compile(r"[0-9a-f]{4,64}")
+
+
+def is_run_name(text: str) -> bool:
+    """Whether ``text`` is one of the names that are resolved anew each time, such as ``latest``."""
+    return text in ("latest", "previous", LAST_GREEN) or _BEFORE.fullmatch(text) is not None
+
+
+def _named(text: str, history: "History") -> "list[Run]":
+    """The heads of ``history`` that ``text`` may mean: one, none, or several that begin alike."""
+    from qbench.tracking import measured_commit
+
+    if is_run_name(text):
+        return _relative(text, history)
+    heads = history.heads
+    if alike := [run for run in (*history.nights(), *heads) if text in (run.id, Path(run.path).name)]:
+        return alike[-1:]
+    if alike := [run for run in heads if run.id.startswith(text)]:
+        return alike
+    nights = [run for run in history.nights() if run.commit.startswith(text)] if _COMMIT.fullmatch(text) else []
+    if len({run.commit for run in nights}) > 1:
+        return nights
+    return ([run for run in nights if measured_commit(run)] or nights)[-1:]
+
+
+def _relative(text: str, history: "History") -> "list[Run]":
+    """``latest`` and what is counted from there, of the suite of the newest run."""
+    from qbench.tracking import kept_keys, last_green
+
+    for notice in history.clock_notices:
+        say(notice)
+    newest = history.nights()[-1:]
+    nights = history.nights(newest[0].suite) if newest else ()
+    if text == LAST_GREEN:
+        green = last_green(history.each(reversed(nights), kept_keys("outcome", "excused")))
+        return [] if green is None else [night for night in nights if night.id == green.id]
+    before = _BEFORE.fullmatch(text)
+    back = int(before[1]) if before else int(text == "previous")
+    return [nights[-1 - back]] if back < len(nights) else []
+
+
+def _unknown_run(text: str, folder: str, history: "History | None", found: "Sequence[Run]") -> InputError:
+    heads = () if history is None else history.heads
+    if found:
+        what = f"{len(found)} runs of that name among {len(heads)} in '{folder}'"
+    elif text == LAST_GREEN and heads:
+        what = f"no run of the suite '{heads[-1].suite}' all of whose gates passed, among {len(heads)} in '{folder}'"
+    else:
+        what = f"no such file, and no such run among {len(heads)} in '{folder}'"
+    newest = ", ".join(f"'{run.id}'" for run in (found or heads)[-_NAMED:])
+    return InputError(
+        f"Looking for the run '{text}'",
+        found=what,
+        expected=f"{RUN_NAMES}{f'; the newest are {newest}' if newest else ''}",
+        remedy="Give more of its name." if found else "Correct the name, or name the folder with --history.",
+    )
+
+
+_NAMED = 3
+"""Runs that an error names."""
 
 
 # What trends are read from: run files, the commits of the project under test, its baselines, the annotations.

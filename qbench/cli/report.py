@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.history_files import declare_annotations, declare_history, find_run, open_history
+from qbench.cli.history_files import RUN_NAMES, declare_annotations, declare_history, find_run, open_history
 from qbench.cli.options import declare_baselines
 from qbench.cli.printing import print_commands, print_json, put, say
 from qbench.errors import InputError
@@ -38,8 +38,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "the job's summary",
     )
     parser.add_argument(
-        "--compare", nargs=2, metavar=("A", "B"), help="write only the page that compares these two runs"
+        "--compare",
+        nargs=2,
+        metavar=("A", "B"),
+        help=f"write only the page that compares these two runs; each {RUN_NAMES}",
     )
+    parser.add_argument("--across", action="store_true", help="with --compare: also different environment classes")
     parser.add_argument("--runs", type=int, metavar="N", help="show the newest N runs of a suite (default: 120)")
     declare_baselines(parser)
     declare_annotations(parser)
@@ -78,7 +82,7 @@ def _draw_comparison(arguments: argparse.Namespace, folder: Path) -> list[Path]:
     old, new = (find_run(text, arguments.history, READ) for text in arguments.compare)
     newest = open_history(arguments.history).heads[-1:] if Path(arguments.history).is_dir() else ()
     first = newest[0].suite if newest else new.suite
-    return [write_comparison(compare(old, new), folder, first=first)]
+    return [write_comparison(compare(old, new, across=arguments.across), folder, first=first)]
 
 
 def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:

@@ -1,6 +1,8 @@
 """qbench history show."""
 
 import argparse
+import fnmatch
+import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench history show``."""
-    parser.add_argument("cell", metavar="CELL", help="model::backend+schema[+variant]")
+    parser.add_argument(
+        "cell", metavar="CELL", help="model::backend+schema[+variant], or a pattern such as 'my_net::*'"
+    )
     parser.add_argument("--metric", metavar="M", help="show only this metric")
     parser.add_argument("--class", dest="environment_class", metavar="C", help="show only this environment class")
     declare_trends(parser)
@@ -27,12 +31,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Print the series of one cell: metric by metric, class by class, the earliest commit first.
+    """Print the series of each cell that is named: metric by metric, class by class, the earliest commit first.
 
     Raises:
         InputError: there is no history, or no such cell, metric or class in it.
     """
-    trends = read_trends(arguments, arguments.cell)
+    is_pattern = bool(set("*?[") & set(arguments.cell))
+    trends = read_trends(arguments, None if is_pattern else arguments.cell)
     for problem in trends.problems:
         say(problem)
     doing = f"Reading the history in '{arguments.history}'"
@@ -43,7 +48,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         ("environment class", arguments.environment_class, lambda one: one.environment_class),
     ):
         known = {of(one) for one in series}
-        series = [one for one in series if wanted is None or of(one) == wanted]
+        matches = fnmatch.fnmatchcase if is_pattern and kind == "cell" else operator.eq
+        series = [one for one in series if wanted is None or matches(of(one), wanted)]
         if not series:
             raise unknown_name(doing, kind, wanted, known)
     if arguments.json:

@@ -159,3 +159,134 @@ def test_one_odd_line_costs_no_report(qbench, project):
     code, _, err = qbench("report", "--report", "md")
     assert code == 0
     assert "b.jsonl' has 1 line" in err
+
+
+# Across environment classes.
+
+X64, UPGRADED = "x64-avx2+onnxruntime-1.31.1", "x64-avx2+onnxruntime-1.24.1"
+
+
+def test_the_refusal_names_across_and_across_shows_both_classes(compared):
+    old, new = measured("one", where=X64), measured("two", where=UPGRADED, answers="q", top1=TOP1 | {"hits": 7})
+    code, _, err = compared(old, new)
+    assert (code, "--across" in err) == (3, True)
+    code, out, err = compared(old, new, "--across")
+    assert (code, err) == (1, "")
+    assert "across environment classes: onnxruntime 1.31.1 → 1.24.1 in 1 cell" in out
+    assert "top1 8 → 7 of 10 (−10.00 pp, worse" in out
+    code, out, _ = compared(old, new, "--across", "--json")
+    facts = json.loads(out)
+    assert (facts["across"], facts["exchanged"]) == (True, {"onnxruntime 1.31.1 → 1.24.1": 1})
+    assert facts["cells"][0]["differs"] == ["onnxruntime 1.31.1 → 1.24.1"]
+
+
+def test_across_ends_with_0_where_nothing_differs_and_with_3_where_nothing_can_be_compared(compared):
+    old = measured("one", where=X64)
+    assert compared(old, measured("two", where=UPGRADED), "--across")[0] == 0
+    assert compared(old, measured("two", where=UPGRADED, end=False), "--across")[0] == 4
+    other = measured("two", where=UPGRADED).replace('"data:d": "d"', '"data:d": "e"')
+    assert compared(old, other, "--across")[0] == 3
+
+
+def test_the_paired_statistics_are_those_of_the_counts_against_one_reference(compared):
+    def text(name, hits, losses, **more):
+        top1 = TOP1 | {"hits": hits, "out_of": 100, "n": 100, "reference_hits": 98, "losses": losses, "gains": 1}
+        cell = measured(name, **more).replace('"data:d": "d"', '"data:d": "d", "reference:d": "r"')
+        head, line, end = cell.splitlines()
+        return "\n".join([head, json.dumps({**json.loads(line), "metrics": {"top1": top1}}), end, ""])
+
+    old, new = text("one", 96, 3, where=X64), text("two", 90, 9, where=UPGRADED, answers="q")
+    code, out, _ = compared(old, new, "--across", "--json")
+    pairs = json.loads(out)["cells"][0]["metrics"][0]["pairs"]
+    assert (code, pairs["losses"], pairs["gains"]) == (1, [6, 10], [0, 4])
+    assert pairs["midp"][0] == pytest.approx(2**-6)
+    assert pairs["interval"][0] < -0.06 < pairs["interval"][1]
+    assert "6 to 10 lost, 0 to 4 gained, p 0.016 to 0.12" in compared(old, new, "--across")[1]
+
+
+def test_another_model_is_named_once_with_what_fp32_lost(compared):
+    models = ("m1",)
+    old = measured("one", models).replace('"data:d"', '"model": "w1", "data:d"')
+    new = measured("two", models, answers="q").replace('"data:d"', '"model": "w2", "data:d"')
+    code, out, _ = compared(old, new.replace('"reference_hits": 9', '"reference_hits": 7'))
+    assert code == 1
+    assert out.count("m1 is another model in the new run: fp32 top1 9 → 7 of 10") == 1
+
+
+# The names of runs.
+
+SHA = ["a" * 40, "b" * 40, "abc" + "d" * 37, "e" * 40]
+
+
+@pytest.fixture
+def named(project, qbench):
+    """Four nights of the suite smoke, the third red and of a commit of its own, and an older run of another suite."""
+    days = {"started": "2026-11-0{}T00:00:00Z"}
+    facts = [{"commit": {"sha": sha, "dirty": False}} for sha in SHA]
+    put_nights(
+        project / "reports/history",
+        {"started": "2026-11-01T00:00:00Z", "suite": "other"},
+        *({"started": days["started"].format(2 + n), **fact} for n, fact in enumerate(facts)),
+    )
+    for number in (3, 4):
+        path = project / f"reports/history/{9 - number}.jsonl"
+        path.write_text(path.read_text().replace('"passed"', '"drifted"'))
+
+    def run_of(name):
+        code, out, err = qbench("compare", name, name, "--json")
+        return json.loads(out)["old"] if code == 0 else err
+
+    return run_of
+
+
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [
+        ("latest", "run-4"),
+        ("previous", "run-3"),
+        ("latest~0", "run-4"),
+        ("latest~1", "run-3"),
+        ("latest~3", "run-1"),
+        ("last-green", "run-2"),
+        ("9.jsonl", "run-0"),
+        ("reports/history/7.jsonl", "run-2"),
+        ("run-2", "run-2"),
+        (SHA[0], "run-1"),
+        ("bbbb", "run-2"),
+        ("abcd", "run-3"),
+    ],
+)
+def test_a_run_has_many_names(named, name, run):
+    assert named(name) == run
+
+
+@pytest.mark.parametrize("name", ["latest~4", "latest~99", "latest~x", "latst", "ffff", "eee", "run-", "other", ""])
+def test_an_unknown_name_is_one_sentence_with_what_exists(named, name):
+    err = named(name)
+    assert err.count("\n") == 1
+    assert "run-4" in err
+    assert "last-green" in err
+
+
+def test_without_a_green_run_last_green_says_so(named, project):
+    for path in (project / "reports/history").glob("*.jsonl"):
+        path.write_text(path.read_text().replace('"passed"', '"failed"'))
+    assert "no run of the suite 'smoke' all of whose gates passed" in named("last-green")
+
+
+def test_of_a_commit_the_newest_run_without_uncommitted_changes_is_meant(qbench, project):
+    put_nights(
+        project / "reports/history",
+        *({"started": f"2026-11-0{2 + n}T00:00:00Z", "commit": {"sha": SHA[0], "dirty": n == 2}} for n in range(3)),
+    )
+    assert json.loads(qbench("compare", "aaaa", "aaaa", "--json")[1])["old"] == "run-1"
+
+
+def test_accept_report_and_export_take_the_same_names(named, qbench, project):
+    assert qbench("export", "--format", "csv", "last-green")[1].count("run-2") >= 1
+    code, out, _ = qbench("report", "--compare", "last-green", "latest", "--json")
+    assert (code, [Path(path).name for path in json.loads(out)]) == (0, ["compare.html"])
+    page = (project / json.loads(out)[0]).read_text()
+    assert "run-2" in page
+    assert "run-4" in page
+    assert "latest~9" in qbench("accept", "latest~9")[2]

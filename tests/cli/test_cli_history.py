@@ -320,3 +320,15 @@ def test_show_compares_with_a_class_that_the_suite_declares_equivalent(qbench, h
     assert (code, err) == (0, "")
     assert ("(accepted 98.89 %)" in out) == declared
     assert ("nothing accepted in this class" in out) != declared
+
+
+def test_show_takes_a_pattern_of_cells(qbench, history):
+    history.shards(350, commit=0)
+    history.nights([356])
+    code, out, _ = qbench("history", "show", "model*::ort-cpu+*", "--json")
+    assert (code, [one["cell"]["model"] for one in json.loads(out)]) == (0, ["model1", "model2"])
+    assert len(json.loads(qbench("history", "show", "*", "--json")[1])) == 3
+    code, _, err = qbench("history", "show", "nothing::*")
+    assert (code, "digits_cnn" in err) == (2, True)
+    assert qbench("history", "index")[0] == 0
+    assert len(json.loads(qbench("history", "show", "model*", "--json")[1])) == 2

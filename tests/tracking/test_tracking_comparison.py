@@ -1,0 +1,148 @@
+"""Two runs compared: what their counts against one fp32 reference tell about single samples, never more."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbench.errors import IncomparableError
+from qbench.judging import EnvironmentClass, class_change, mcnemar_midp
+from qbench.metrics import Answers, packed_answers
+from qbench.tracking import FORMAT, Relation, Run, compare_runs, record_of_line
+
+X64, UPGRADED = "x64-avx2+onnxruntime-1.31.1", "x64-avx2+onnxruntime-1.24.1"
+flips_of = st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=40)
+
+
+def run(name, metric, *, where=X64, **more):
+    line = {
+        "type": "cell",
+        "suite": "smoke",
+        "model": "m",
+        "backend": "b",
+        "schema": "s",
+        "outcome": "passed",
+        "environment_class": where,
+        "metrics": {"top1": metric},
+        "digests": {"data:d": "d", "reference:d": "r", "predictions:d": name, **more.pop("digests", {})},
+        **more,
+    }
+    return Run(header={"id": name, "suite": "smoke", "format": FORMAT}, cells=(record_of_line(line),), complete=True)
+
+
+def counted(reference, answers, *, lower=False):
+    """The counts of right answers (of wrong ones: ``lower``) against fp32."""
+    losses = sum(r and not a for r, a in zip(reference, answers, strict=True))
+    gains = sum(a and not r for r, a in zip(reference, answers, strict=True))
+    n, right, before = len(answers), sum(answers), sum(reference)
+    return {
+        "direction": "lower" if lower else "higher",
+        "against": "labels",
+        "n": n,
+        "hits": n - right if lower else right,
+        "out_of": n,
+        "reference_hits": n - before if lower else before,
+        "losses": losses,
+        "gains": gains,
+    }
+
+
+def pairs_of(old, new, **more):
+    (row,) = compare_runs(run("a", old), run("b", new, **more))
+    (metric,) = row.metrics
+    return metric.pairs
+
+
+@given(flips_of, st.booleans())
+def test_the_losses_and_gains_of_every_possible_pair_of_runs_are_within_the_range(samples, lower):
+    reference, old, new = zip(*samples, strict=True)
+    pairs = pairs_of(counted(reference, old, lower=lower), counted(reference, new, lower=lower))
+    lost = sum(a and not b for a, b in zip(old, new, strict=True))
+    gained = sum(b and not a for a, b in zip(old, new, strict=True))
+    assert pairs.losses[0] <= lost <= pairs.losses[1]
+    assert pairs.gains[0] <= gained <= pairs.gains[1]
+    assert lost - gained == pairs.losses[0] - pairs.gains[0] == pairs.losses[1] - pairs.gains[1]
+    assert pairs.midp[0] <= mcnemar_midp(lost, gained) <= pairs.midp[1]
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_both_ends_of_the_range_are_possible(n):
+    ends = {}
+    bits = list(itertools.product((False, True), repeat=n))
+    for reference, old, new in itertools.product(bits, repeat=3):
+        key = tuple(
+            tuple(counted(reference, one)[k] for k in ("reference_hits", "losses", "gains")) for one in (old, new)
+        )
+        ends.setdefault(key, (reference, old, new, set()))[3].add(
+            sum(a and not b for a, b in zip(old, new, strict=True))
+        )
+    for reference, old, new, lost in ends.values():
+        assert pairs_of(counted(reference, old), counted(reference, new)).losses == (min(lost), max(lost))
+
+
+def test_nothing_is_said_of_pairs_without_one_reference_or_samples_of_one_vote_each():
+    old, new = counted([1] * 10, [1] * 9 + [0]), counted([1] * 10, [1] * 8 + [0] * 2)
+    assert pairs_of(old, new).losses == (1, 2)
+    assert pairs_of(old, new, digests={"reference:d": "another"}) is None
+    assert pairs_of(old | {"proportion": False}, new | {"proportion": False}) is None
+    assert pairs_of(old, new | {"against": "reference"}) is None
+    assert pairs_of(old, old, digests={"predictions:d": "a"}).losses == (0, 0)
+
+
+def test_flips_are_exact_where_answers_are_kept_and_bounded_by_the_named_samples_elsewhere():
+    score = counted([1] * 10, [1] * 8 + [0] * 2)
+
+    def flips(old, new):
+        (row,) = compare_runs(run("a", score, **old), run("b", score, **new))
+        return row.flips
+
+    def named(*samples, count=None):
+        return {"changed": {"d": samples}, "changed_count": {"d": count or len(samples)}}
+
+    assert flips(named("s1", "s2"), named("s2", "s3", "s4")) == {"d": (3, 4)}
+    assert flips(named("s1", count=30), named("s2", count=25)) == {"d": (5, 55)}
+    assert flips({}, {}) == {}
+    kept = [{"kept": {"d": packed_answers(Answers(np.array([[i % k] for i in range(10)], np.int32)))}} for k in (4, 5)]
+    exact = sum(i % 4 != i % 5 for i in range(10))
+    assert flips(kept[0] | named("s1"), kept[1] | named("s1")) == {"d": (exact, exact)}
+    assert flips(kept[0], {"kept": {"d": "rubbish"}}) == {}
+
+
+def test_classes_are_compared_on_request_and_what_was_exchanged_is_named():
+    old, new = counted([1] * 10, [1] * 9 + [0]), counted([1] * 10, [1] * 8 + [0] * 2)
+    runs = run("a", old), run("b", new, where=UPGRADED)
+    with pytest.raises(IncomparableError, match="--across"):
+        compare_runs(*runs)
+    (row,) = compare_runs(*runs, across=True)
+    assert (row.relation, row.differs) == (Relation.CHANGED, ("onnxruntime 1.31.1 → 1.24.1",))
+    assert row.metrics[0].pairs.losses == (1, 2)
+    other = run("b", new, where=UPGRADED, digests={"data:d": "other"})
+    with pytest.raises(IncomparableError) as error:
+        compare_runs(runs[0], other, across=True)
+    assert "--across" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (X64, X64, ""),
+        (X64, UPGRADED, "onnxruntime 1.31.1 → 1.24.1"),
+        ("x64-avx2+a-1", "arm64+a-1+threads-2", "x64-avx2 → arm64, threads 1 → 2"),
+        ("x64+a-1", "x64+b-2", "a 1 → none, b none → 2"),
+    ],
+)
+def test_what_differs_between_two_classes(old, new, words):
+    assert class_change(EnvironmentClass.parse(old), EnvironmentClass.parse(new)) == words
+
+
+def test_a_retrained_model_is_named_and_what_fp32_lost():
+    old = run("a", counted([1] * 9 + [0], [1] * 9 + [0]), digests={"model": "one"})
+    new = run("b", counted([1] * 8 + [0] * 2, [1] * 8 + [0] * 2), digests={"model": "two", "reference:d": "r2"})
+    (row,) = compare_runs(old, new)
+    assert row.has_another_model
+    assert row.why == "another model"
+    assert row.metrics[0].references == (9, 8)
+    assert json.dumps(row.differs) == '["another model"]'
