@@ -82,6 +82,7 @@ class Examination(Closing):
         self._outputs = tuple(str(value.name) for value in target.original.graph.outputs)
         self._steps = {str(value.name): steps_of(value) for value in target.quantized.graph.outputs}
         self._differences = Differences()
+        self._other_shapes: set[str] = set()
         self._stack = ExitStack()
         with ExitStack() as stack:
             self._float = self._whole(stack, get_backend(FLOAT_BACKEND), target, taps=self._float_taps())
@@ -149,7 +150,7 @@ class Examination(Closing):
             self._alone.close()  # frees the memory of some two hundred sessions of a large network
         for runner in self._runners:
             unit = runner.unit
-            if unit.value in self.units.aligned:
+            if unit.value in self.units.aligned and self._has_one_shape(unit, floats, seen):
                 tally, expected = self._tallies[unit.value], floats[unit.represents].astype(np.float32, copy=False)
                 tally.cumulative.add(expected, unit.reals(seen[unit.value]))
                 tally.clips.add(unit, expected)
@@ -157,6 +158,13 @@ class Examination(Closing):
                 self._fold_alone(runner, floats, seen)
         self.samples += rows
         return {name: self._first(name, floats[name], rows) for name in self._outputs}
+
+    def _has_one_shape(self, unit: QuantizedUnit, floats: Mapping[str, Array], seen: Mapping[str, Array]) -> bool:
+        """Whether the value has the shape of fp32 in all runs; that of a suppression or a filter depends on numbers."""
+        if floats[unit.represents].shape != seen[unit.value].shape:
+            self._other_shapes.add(unit.value)
+            self._tallies[unit.value] = NodeTally()
+        return unit.value not in self._other_shapes
 
     def _first(self, name: str, result: Array, rows: int) -> Array:
         """The rows of an output without those of the samples that were repeated to fill the batch."""
@@ -192,6 +200,8 @@ class Examination(Closing):
     def _is_fed_by_fp32(self, unit: QuantizedUnit) -> bool:
         """Whether the value and the inputs of its unit represent fp32 values."""
         inputs = {value.name for value in self._target.quantized.graph.inputs}
+        if self._other_shapes.intersection((unit.value, *unit.feeds)):
+            return False
         return all(name in self.units.aligned or name in inputs for name in (unit.value, *unit.feeds))
 
     def examined(self) -> Examined:
@@ -200,7 +210,10 @@ class Examination(Closing):
         return Examined(
             samples=self.samples,
             nodes=tuple(self._node(unit, macs) for unit in self.units.units),
-            unaligned=self.units.unaligned,
+            unaligned=(
+                *self.units.unaligned,
+                *(Unaligned(value=name, reason="its shape depends on numbers") for name in sorted(self._other_shapes)),
+            ),
             outputs=None if self._engine is None else self._differences,
             crashes={runner.unit.value: runner.crash for runner in self._runners if runner.crash},
             moved={value: unit.moved for value, unit in self.units.floats.items() if unit.moved},

@@ -185,6 +185,9 @@ class Units:
             if unit.represents not in known:
                 unaligned.append(Unaligned(value=unit.value, reason=f"fp32 has no value '{unit.represents}'"))
                 continue
+            if _is_whole(known[unit.represents]):
+                unaligned.append(Unaligned(value=unit.value, reason="it holds whole numbers, such as indices"))
+                continue
             try:
                 floats[unit.value] = float_counterpart(unit, original, represents)
             except LookupError as error:
@@ -195,7 +198,9 @@ class Units:
             by_value=by_value,
             floats=floats,
             unaligned=tuple(unaligned),
-            aligned=frozenset(unit.value for unit in units if unit.represents in known),
+            aligned=frozenset(
+                unit.value for unit in units if unit.represents in known and not _is_whole(known[unit.represents])
+            ),
             represents=represents,
             original=original,
         )
@@ -222,6 +227,11 @@ class Units:
             name: self.by_value[feed].reals(rounded[feed]) if feed in self.by_value else rounded[feed]
             for name, feed in zip(names, unit.feeds, strict=True)
         }
+
+
+def _is_whole(value: ir.Value) -> bool:
+    """Whether the fp32 value is of integers or truth values: the distance of two indices says nothing."""
+    return value.dtype is not None and not value.dtype.is_floating_point()
 
 
 def levels_of(unit: QuantizedUnit, reals: Array) -> Array:

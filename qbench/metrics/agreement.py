@@ -121,7 +121,8 @@ TIES = Metric(
 # of n ≥ 1 steps, it is n. A smaller difference, which no two levels have, is never taken for none.
 #
 # Values are compared, not bits: NaN equals NaN, and −0.0 equals 0.0. Where one of the two is NaN or infinite and the
-# other differs, the difference has no finite size, and it is counted as unbounded.
+# other differs, the difference has no finite size, and it is counted as unbounded. So are all elements of two results
+# whose sizes depend on the numbers and differ, such as the boxes that a suppression keeps.
 
 Array = npt.NDArray[Any]
 
@@ -169,14 +170,17 @@ def count_differences(ours: Array, theirs: Array, scale: Array | None = None) ->
     """The differences of one tensor.
 
     Args:
-        ours, theirs: of one shape, floats or integers.
+        ours, theirs: of one rank, floats or integers.
         scale: size of a step, broadcast against them, > 0; None: the tensor has no steps.
 
     Raises:
-        ValueError: their shapes differ.
+        ValueError: their ranks differ.
     """
     if ours.shape != theirs.shape:
-        raise ValueError(f"the shapes {ours.shape} and {theirs.shape}")
+        if ours.ndim != theirs.ndim:
+            raise ValueError(f"the shapes {ours.shape} and {theirs.shape}")
+        every = max(ours.size, theirs.size)
+        return Differences(elements=every, differing=every, unbounded=every)
     different = unequal(ours, theirs)
     count = int(different.sum())
     nothing = None if scale is None else 0.0
