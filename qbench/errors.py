@@ -1,6 +1,5 @@
 """The errors of qbench: one sentence of four parts instead of a traceback."""
 
-import difflib
 import numbers
 from collections.abc import Iterable
 
@@ -104,6 +103,8 @@ def refused_by_system(doing: str, error: OSError | MemoryError | RecursionError)
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str | None:
     """The known name closest in spelling to ``name``, or None when nothing is close: ``cutoff`` in 0 … 1."""
+    import difflib  # only a mistake needs it
+
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return matches[0] if matches else None
 

@@ -7,12 +7,15 @@ partial import, and the end of an interrupted run needs them to write its files.
 """
 
 import contextlib
+import functools
+import gc
 import importlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
 from typing import Any
 
 Door = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
@@ -24,8 +27,20 @@ def loaded_whole() -> Iterator[None]:
 
     SIGTERM has one inside ``ended_like_interrupted``; otherwise the system ends the process at once.
     """
-    with _held_back(signal.SIGTERM), _held_back(signal.SIGINT):
+    with _held_back(signal.SIGTERM), _held_back(signal.SIGINT), _uncollected():
         yield
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let the collector of cycles rest: it would walk a hundred times through modules of which nothing is garbage."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @contextlib.contextmanager
@@ -69,3 +84,55 @@ def open_on_use(package: str, file: str) -> Door:
         return sorted({*vars(sys.modules[package]), *owners})
 
     return load, listed, sorted(owners)
+
+
+# onnx_ir needs sympy only to compute with symbolic dimensions ("N" + 1), which qbench does not do, but imports it first
+# of all: 0.4 s, more than everything else that a short command loads. While onnx_ir is loaded, and only then, two names
+# in sys.modules are stand-ins that load their module at the first attribute; what imports sympy afterwards gets sympy
+# itself. If a later onnx_ir uses sympy at once, the stand-in loads it at once: nothing is gained and nothing breaks.
+
+_DEFERRED = ("sympy", "onnx_ir._symbolic_shapes")
+
+
+def defer_sympy() -> None:
+    """Let this process load onnx_ir without sympy; for the processes that are qbench's own."""
+    if "onnx_ir" not in sys.modules and not any(isinstance(finder, _OnnxIrFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _OnnxIrFinder())
+
+
+class _StandIn(ModuleType):
+    """A module that is loaded when an attribute of it is used."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of any type
+        with contextlib.suppress(KeyError):
+            if sys.modules[self.__name__] is self:
+                del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+class _OnnxIrFinder:
+    """Finds onnx_ir as the finders behind it do, and has it loaded with stand-ins."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The specification of onnx_ir; None: another module, which the finders behind this one look for."""
+        if name != "onnx_ir":
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+            setattr(spec.loader, "exec_module", functools.partial(_load_with_stand_ins, load))  # noqa: B010 - a method
+        return spec
+
+
+def _load_with_stand_ins(load: Callable[[ModuleType], None], module: ModuleType) -> None:
+    stand_ins = {name: _StandIn(name) for name in _DEFERRED if name not in sys.modules}
+    sys.modules.update(stand_ins)
+    try:
+        load(module)
+    finally:
+        for name, stand_in in stand_ins.items():
+            if sys.modules.get(name) is stand_in:
+                del sys.modules[name]

@@ -7,7 +7,6 @@ import inspect
 import os
 import re
 import sys
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -367,5 +366,7 @@ def _place_of(error: Exception, folder: str) -> str:
     """The file and line of ``folder`` at which ``error`` was raised, as text; empty where it was raised elsewhere."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" ('{os.path.relpath(error.filename)}')"  # the error names the line
+    import traceback
+
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
     return f" ('{os.path.relpath(frames[-1].filename)}', line {frames[-1].lineno})" if frames else ""

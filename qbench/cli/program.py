@@ -33,6 +33,7 @@ from qbench.cli.printing import say
 from qbench.errors import QbenchError, refused_by_system
 from qbench.extension import named_also
 from qbench.host import ended_like_interrupted
+from qbench.lazy import defer_sympy
 from qbench.storage import neutral_text
 
 COMMANDS: tuple[Command, ...] = (
@@ -63,6 +64,7 @@ _CODES = "exit codes: 0 fine, 1 gate failed, 2 usage or bad input, 3 incomparabl
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in ``argv`` (the process's own arguments when None); its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    defer_sympy()
     if words[:1] == ["help"]:  # help VERB is VERB --help
         words = [*words[1:], "--help"]
     try:

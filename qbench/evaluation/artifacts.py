@@ -5,22 +5,26 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Executor, Feeds, in_slices
-from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_values
 from qbench.errors import InputError
 from qbench.evaluation.subject import Subject, read_given
-from qbench.graph import Capabilities, declare_dims, declared_dims, form_of, graph_digest, node_macs, own_copy
+from qbench.graph import Capabilities, Form, declare_dims, declared_dims, form_of, graph_digest, node_macs, own_copy
 from qbench.metrics import Answers, Likelihoods, OutputKind, Outputs, restored_answers
 from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
-from qbench.quantization import Plan, Ranges, Schema, correct_biases, insert_qdq, is_quantized, make_plan
 from qbench.storage import Cache, TooLargeError, current_limits, digest_code, digest_plain, read_archive, too_large
 from qbench.subjects import Dataset, Samples, Task, forced_likelihoods, prepare_samples, task_answers
+
+# The observers and the quantizer are imported where a cell is quantized: they are a third of what is to be loaded, and
+# an evaluation in float needs neither.
+if TYPE_CHECKING:
+    from qbench.calibration import Profile
+    from qbench.quantization import Plan, Ranges, Schema
 
 # Today's fp32 run as it is kept in the cache: ids, ties, outputs, and label likelihoods where a metric uses them.
 
@@ -138,7 +142,7 @@ class Quantized:
     """The graphs of a model under one schema, with the plans they were written from."""
 
     models: Mapping[str, ir.Model]
-    plans: Mapping[str, Plan]
+    plans: "Mapping[str, Plan]"
 
     @cached_property
     def digest(self) -> str:
@@ -224,7 +228,12 @@ class SubjectArtifacts:
         Raises:
             InputError: one is quantized already.
         """
-        for graph in self.graphs.values():
+        suspected = [graph for graph in self.graphs.values() if form_of(graph) is not Form.FLOAT]
+        if not suspected:
+            return
+        from qbench.quantization import is_quantized
+
+        for graph in suspected:
             if is_quantized(graph):
                 raise InputError(
                     f"Taking '{self.subject.model.id}' for a float model",
@@ -337,7 +346,7 @@ class SubjectArtifacts:
         task = self.subject.model.task
         return answers.with_run(likelihoods=forced_likelihoods(task, runners, self.samples(dataset)))
 
-    def profiles(self, pipeline: str = DEFAULT, *, channels: bool = False) -> Mapping[str, Profile]:
+    def profiles(self, pipeline: str = DEFAULT, *, channels: bool = False) -> "Mapping[str, Profile]":
         """The profile of every graph over the calibration samples, taken once for all schemas of ``pipeline``.
 
         Pipelines that do the same before profiling share it. With ``channels`` it keeps extremes of channels too.
@@ -350,6 +359,8 @@ class SubjectArtifacts:
                 expected="samples that ranges are taken from, which this schema needs",
                 remedy="Name calibration data, or choose a schema of weights only.",
             )
+        from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_values
+
         if key not in self._profiles:
             canonical = self.canonical(pipeline)
             watched = {name: [graph_digest(model), watched_values(model)] for name, model in canonical.items()}
@@ -362,6 +373,8 @@ class SubjectArtifacts:
         return self._profiles[key]
 
     def _calibrate(self, pipeline: str, folder: Path, channels: bool) -> None:
+        from qbench.calibration import prepare_watch
+
         folder.mkdir()
         with ExitStack() as stack:
             samples = self.samples(self.subject.calibration)
@@ -375,8 +388,10 @@ class SubjectArtifacts:
             for name, watch in watches.items():
                 watch.profile().dump(folder / f"{name}.json")
 
-    def quantized(self, schema: Schema, capabilities: Capabilities) -> Quantized:
+    def quantized(self, schema: "Schema", capabilities: Capabilities) -> Quantized:
         """The graphs under ``schema`` for a backend of these capabilities; equal capabilities share them."""
+        from qbench.quantization import correct_biases, insert_qdq
+
         key = (schema, capabilities)
         if key not in self._quantized:
             graphs = self.planned(schema.canonical)
@@ -390,11 +405,13 @@ class SubjectArtifacts:
             self._quantized[key] = Quantized(models, plans)
         return self._quantized[key]
 
-    def forget(self, schema: Schema, capabilities: Capabilities) -> None:
+    def forget(self, schema: "Schema", capabilities: Capabilities) -> None:
         """Release the graphs under ``schema``: a search makes many that are used once."""
         self._quantized.pop((schema, capabilities), None)
 
-    def _plans(self, schema: Schema, capabilities: Capabilities, graphs: Mapping[str, ir.Model]) -> dict[str, Plan]:
+    def _plans(self, schema: "Schema", capabilities: Capabilities, graphs: Mapping[str, ir.Model]) -> "dict[str, Plan]":
+        from qbench.quantization import Ranges, make_plan
+
         if not schema.needs_profile and not len(self.subject.calibration):
             return {name: make_plan(model, None, schema, capabilities=capabilities) for name, model in graphs.items()}
         profiles = self.profiles(schema.canonical, channels=schema.wants_channels)

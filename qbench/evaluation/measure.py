@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from qbench.backends import Backend, HasRuleDigests, as_backend, get_backend, versions_of
 from qbench.errors import InputError, UnsupportedError, require_count, require_type
@@ -15,9 +16,11 @@ from qbench.graph import Form, values_by_name
 from qbench.host import processor_class
 from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement
 from qbench.metrics import Answers, Score, packed_answers, score
-from qbench.quantization import Schema, as_schema
 from qbench.storage import Cache
 from qbench.subjects import task_answers
+
+if TYPE_CHECKING:
+    from qbench.quantization import Schema
 
 FLOAT_BACKEND = "ort-cpu"
 """Runs the float model next to a backend that runs none."""
@@ -34,7 +37,7 @@ _RANGE_DIGITS = 5
 def measure_cell(
     subject: Subject | SubjectArtifacts,
     backend: Backend | str,
-    schema: Schema | str | None,
+    schema: "Schema | str | None",
     *,
     passes: Rewriting | None = None,
     comparator: Comparator | None = None,
@@ -65,7 +68,11 @@ def measure_cell(
     if passes is not None:
         remedy = "Make one with qbench.evaluation.Rewriting."
         require_type(_MEASURING, passes, Rewriting, expected="a Rewriting, or None for no passes", remedy=remedy)
-    backend, schema = as_backend(backend), None if schema is None else as_schema(schema)
+    backend = as_backend(backend)
+    if schema is not None:
+        from qbench.quantization import as_schema
+
+        schema = as_schema(schema)
     shared = subject_artifacts(subject, backend)
     as_it_is = FP32 if shared.subject.given is None else GIVEN
     name = as_it_is if schema is None else schema.name

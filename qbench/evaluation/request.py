@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from qbench.backends import Backend
 from qbench.evaluation.artifacts import SubjectArtifacts
@@ -10,7 +11,9 @@ from qbench.evaluation.rewriting import Rewriting
 from qbench.evaluation.subject import Subject
 from qbench.judging import Cell, Criterion, EnvironmentClass
 from qbench.metrics import Answers
-from qbench.quantization import Schema
+
+if TYPE_CHECKING:
+    from qbench.quantization import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,7 +44,7 @@ class Request:
     cell: Cell
     shared: SubjectArtifacts
     backend: Backend
-    schema: Schema | None
+    schema: "Schema | None"
     reference: Mapping[str, Answers]
     environment: EnvironmentClass
     rewriting: Rewriting | None = None

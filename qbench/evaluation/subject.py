@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.graph import Form, form_of
 from qbench.metrics import Answers, Likelihoods, Metric, get_metric
-from qbench.quantization import Plan, read_plan
 from qbench.subjects import (
     Dataset,
     Preprocess,
@@ -20,6 +20,9 @@ from qbench.subjects import (
     forced_likelihoods,
     read_network,
 )
+
+if TYPE_CHECKING:
+    from qbench.quantization import Plan
 
 # Models that came quantized: the same way in and out as their float partner, read into plans, never rewritten.
 
@@ -47,7 +50,7 @@ def refuse_other_interface(given: ZooModel, partner: ZooModel) -> None:
 
 def read_given(
     given: ZooModel, sized: Callable[[ir.Model], ir.Model]
-) -> tuple[Mapping[str, ir.Model], Mapping[str, Plan]]:
+) -> "tuple[Mapping[str, ir.Model], Mapping[str, Plan]]":
     """The graphs of ``given`` as they are, and the plans that can be read out of them.
 
     Args:
@@ -58,6 +61,8 @@ def read_given(
         InputError: none of its graphs is quantized, or a Q or DQ in them means nothing.
         UnsupportedError: a graph cannot be read at the opset that QDQ is written at.
     """
+    from qbench.quantization import read_plan
+
     models = {name: sized(load()) for name, load in given.graphs.items()}
     if all(form_of(model) is Form.FLOAT for model in models.values()):
         raise InputError(

@@ -13,10 +13,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from filelock import FileLock
+from typing import TYPE_CHECKING, Any
 
 from qbench.errors import StoreError
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 # Locks that end with their process, however that ends, and the removal of files that a killed process left.
 #
@@ -63,6 +65,12 @@ def made_aside(folder: Path) -> Iterator[Path]:
         yield work
 
 
+def _file_lock(path: Path, **how: Any) -> "FileLock":  # noqa: ANN401 - as FileLock has them
+    from filelock import FileLock  # most commands lock nothing
+
+    return FileLock(path, **how)
+
+
 @contextlib.contextmanager
 def alone(folder: Path, name: str) -> Iterator[None]:
     """``name`` in ``folder``, held by one process (and thread) at a time; the others wait.
@@ -71,7 +79,7 @@ def alone(folder: Path, name: str) -> Iterator[None]:
         OSError: ``folder`` cannot be written, or its disk knows no locks.
     """
     path = folder / f"{name}{_LOCK}"
-    lock = FileLock(path)
+    lock = _file_lock(path)
     try:
         lock.acquire()
     except OSError:
@@ -129,7 +137,7 @@ def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
         if not os.path.samestat(os.fstat(handle), (work / _HELD).stat()):  # of a folder that was taken away meanwhile
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
-    lock = FileLock(work / _HELD, blocking=waits, on_acquired=require_in_place)
+    lock = _file_lock(work / _HELD, blocking=waits, on_acquired=require_in_place)
     for tries_left in reversed(range(_TRIES)):
         try:
             if not _is_there(work):
@@ -274,7 +282,7 @@ def sweep(folder: Path) -> None:
                 names[name] = None
     for name in names:
         path = folder / f"{name}{_LOCK}"
-        with contextlib.suppress(OSError), FileLock(path, blocking=False):  # held by others, of another user, or gone
+        with contextlib.suppress(OSError), _file_lock(path, blocking=False):  # held by others, of another user, or gone
             if _MADE.fullmatch(name):
                 shutil.rmtree(folder / name, ignore_errors=True)
             _take_away(path)

@@ -1,10 +1,13 @@
 """The program around the commands: help, exit codes, one sentence instead of a traceback, light imports."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 
+import numpy as np
+import onnx_ir as ir
 import pytest
 
 from qbench.cli.program import COMMANDS, build_parser
@@ -112,6 +115,55 @@ def test_help_loads_nothing_heavy():
         f"import sys; from qbench.cli import main; main(['--help']); sys.exit([m for m in {heavy} if m in sys.modules])"
     )
     run_python(f"{code[: -len(')')]} or 0)")
+
+
+@pytest.fixture(scope="module")
+def small_files(tmp_path_factory):
+    """A folder with a float model and data for it."""
+    folder = tmp_path_factory.mktemp("small")
+    weight = ir.tensor(np.eye(4, 3, dtype=np.float32), name="w")
+    x = ir.Value(name="x", shape=ir.Shape(["N", 4]), type=ir.TensorType(ir.DataType.FLOAT))
+    product = ir.node("MatMul", [x, ir.Value(name="w", const_value=weight)], name="fc")
+    (y,) = product.outputs
+    y.name, y.shape, y.type = "y", ir.Shape(["N", 3]), ir.TensorType(ir.DataType.FLOAT)
+    constants = [product.inputs[1]]
+    graph = ir.Graph([x], [y], nodes=[product], opset_imports={"": 21}, initializers=constants, name="small")
+    ir.save(ir.Model(graph, ir_version=10), folder / "net.onnx")
+    np.savez(folder / "data.npz", x=np.eye(4, dtype=np.float32), y=[0, 1, 2, 0])
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "unused"),
+    [
+        ("list schemas", ["sympy", "onnxruntime", "pandas", "PIL", "filelock", "difflib"]),
+        ("lint net.onnx --schema w8_sym_pc", ["sympy", "onnxruntime", "pandas", "PIL", "filelock", "qbench.judging"]),
+        (
+            "eval net.onnx --data data.npz",
+            [
+                "sympy",
+                "pandas",
+                "PIL",
+                "matplotlib",
+                "scipy",
+                "numba",
+                "qbench.quantization.plan",
+                "qbench.calibration",
+            ],
+        ),
+    ],
+)
+def test_a_verb_loads_what_it_uses(small_files, words, unused):
+    """Modules that cost a tenth of a second or more, and those of ours that many others hang on."""
+    code = (
+        f"import os, sys; os.chdir({str(small_files)!r}); from qbench.cli import main; code = main({words.split()});"
+        f"print(code, *(name for name in {unused} if name in sys.modules), file=sys.stderr)"
+    )
+    environment = {**os.environ, "QBENCH_CACHE": str(small_files / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment, timeout=600
+    )
+    assert done.stderr.splitlines()[-1] == "0"
 
 
 def test_a_reader_that_goes_away_is_no_error():

@@ -1,9 +1,13 @@
 """A lazy door: names come out of their files when they are asked for, once, and unknown ones are refused."""
 
+import gc
 import importlib
+import subprocess
 import sys
 
 import pytest
+
+from qbench.lazy import loaded_whole
 
 
 @pytest.fixture
@@ -57,3 +61,46 @@ def test_an_unknown_name_is_refused_in_the_words_of_python(parlour):
 def test_a_fault_of_the_file_is_not_hidden(parlour):
     with pytest.raises(RuntimeError, match="too early"):
         _ = parlour.light
+
+
+DIMENSIONS = """
+import sys
+from qbench.lazy import defer_sympy
+defer_sympy()
+import onnx_ir as ir
+assert "sympy" not in sys.modules and "onnx_ir._symbolic_shapes" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "assert str(ir.SymbolicDim('N') + 1) == 'N + 1'; assert 'sympy' in sys.modules",
+        "import sympy.core.expr; assert isinstance((ir.SymbolicDim('N') * 2)._expr, sympy.core.expr.Expr)",
+        "import sympy; assert ir.SymbolicDim(sympy.Symbol('K')).value == 'K'",
+        "from sympy import Max; assert (ir.SymbolicDim('max(2, 3)') + 0).value == str(Max(2, 3))",
+        "assert ir.__spec__.loader.get_source('onnx_ir'); assert ir.SymbolicDim('N') == 'N'",
+        "import onnx_ir._symbolic_shapes as s; assert str(s.parse_symbolic_expression('a + b')) == 'a + b'",
+    ],
+)
+def test_onnx_ir_computes_with_dimensions_though_sympy_is_deferred(code):
+    subprocess.run([sys.executable, "-c", DIMENSIONS + code], check=True, timeout=600)
+
+
+def test_sympy_that_is_used_at_once_is_loaded_at_once(tmp_path):
+    """A later onnx_ir may do so: then it gets sympy itself, also by the name of a module inside it."""
+    (tmp_path / "onnx_ir.py").write_text("import sympy\nclass Dim(sympy.Symbol): pass\n")
+    code = (
+        "from qbench.lazy import defer_sympy; defer_sympy(); import onnx_ir, sympy, sys\n"
+        "assert issubclass(onnx_ir.Dim, sympy.Symbol); assert sys.modules['sympy'] is sympy; assert sympy.__spec__"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600, cwd=tmp_path)
+
+
+def test_the_collector_of_cycles_rests_while_a_module_is_loaded():
+    with loaded_whole():
+        assert not gc.isenabled()
+        with loaded_whole():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import importlib.metadata
 import sys
 from dataclasses import dataclass
 
@@ -115,3 +116,40 @@ def test_code_of_other_packages_is_followed_into_the_subjects_it_is_built_on(dig
     monkeypatch.setattr(source_digest, "_read", changed)
     assert digest_of(text=text) != before
     assert digest_of() == digest_of()
+
+
+def test_imports_anywhere_in_a_file_are_found(tmp_path):
+    text = (
+        "import json\ndef f():\n    try:\n        import array\n    except ImportError:\n        import bisect\n"
+        "    else:\n        import calendar\n    finally:\n        import cmd\n    match 1:\n        case 1:\n"
+        "            import code\n    with x:\n        import colorsys\nclass A:\n    import copy\n"
+        "    g = lambda: (yield) if x else y\nasync def h():\n    async for i in y:\n        import csv\n"
+        "if x:\n    pass\nelif y:\n    import dbm\nelse:\n    import dis\nwhile x:\n    pass\nelse:\n    import enum\n"
+    )
+    file = tmp_path / "written.py"
+    file.write_text(text)
+    status = file.stat()
+    found = source_digest._read(file, status.st_mtime_ns, status.st_size, "written", "")[1]
+    expected = ["array", "bisect", "calendar", "cmd", "code", "colorsys", "copy", "csv", "dbm", "dis", "enum", "json"]
+    assert list(found) == expected
+
+
+def test_the_distribution_of_a_package_is_found_as_importlib_does_it():
+    distributions = list(importlib.metadata.distributions())
+    known = importlib.metadata.packages_distributions()
+    for package in ("PIL", "onnx", "google", "_pytest", "filelock", "onnx_ir", "does_not_exist"):
+        found = {one.metadata["Name"] for one in distributions if source_digest._has_package(one, package)}
+        assert found == set(known.get(package, ()))
+
+
+def test_a_distribution_without_a_record_is_asked_for_its_files(tmp_path):
+    folder = tmp_path / "old-1.0.egg-info"
+    folder.mkdir()
+    (folder / "PKG-INFO").write_text("Metadata-Version: 1.0\nName: old\nVersion: 1.0\n")
+    (folder / "SOURCES.txt").write_text("old/__init__.py\nalone.py\ndata/table.csv\n")
+    for name in ("old/__init__.py", "alone.py", "data/table.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    distribution = importlib.metadata.Distribution.at(folder)
+    found = {name: source_digest._has_package(distribution, name) for name in ("old", "alone", "data", "ol")}
+    assert found == {"old": True, "alone": True, "data": False, "ol": False}
