@@ -1,7 +1,9 @@
-"""qbench history: its actions, and the shortest of them, ``index``."""
+"""qbench history: its actions, and the shorter of them: ``index``, ``pull`` and ``push``."""
 
 import argparse
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qbench.cli import check_history, show_history
 from qbench.cli.command import Command, ExitCode
@@ -9,6 +11,12 @@ from qbench.cli.history_files import declare_history, open_history
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put, say
 from qbench.number_text import counted
+
+if TYPE_CHECKING:
+    from qbench.host import FileBranch
+
+BRANCH = "qbench-history"
+"""The branch that run files are kept on, of no use but that: it shares no commit with the others."""
 
 
 def _declare_index(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +58,87 @@ def _update_index(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.USAGE if done.unreadable else ExitCode.FINE
 
 
+# The history on a branch of the repository: every checkout can read it, and a nightly job adds its run file to it.
+
+
+def _declare_branch(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench history pull`` and ``push``."""
+    declare_history(parser)
+    parser.add_argument("--branch", metavar="NAME", default=BRANCH, help=f"branch of run files (default: {BRANCH})")
+    parser.add_argument("--remote", metavar="NAME", default="origin", help="git remote (default: origin)")
+    declare_json(parser)
+
+
+def _declare_push(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench history push``."""
+    _declare_branch(parser)
+    parser.add_argument(
+        "--also",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a file to keep on the branch in its newest version, such as reports/badge.json; repeatable",
+    )
+
+
+def _branch(arguments: argparse.Namespace) -> "FileBranch":
+    from qbench.host import FileBranch
+
+    return FileBranch(".", arguments.remote, arguments.branch)
+
+
+def _pull(arguments: argparse.Namespace) -> ExitCode:
+    """Copy the run files of the branch that the history lacks into it; a branch that does not exist has none.
+
+    Raises:
+        StoreError: git cannot fetch the branch, or the history cannot be written.
+    """
+    from qbench.tracking import merge_run_files
+
+    branch = _branch(arguments)
+    tip = branch.fetch()
+    folder = Path(arguments.history)
+    with tempfile.TemporaryDirectory(prefix="qbench-") as scratch:
+        for name, data in branch.files(tip, ".jsonl").items():
+            (Path(scratch) / name).write_bytes(data)
+        done = merge_run_files([Path(scratch)], folder)
+    for sentence in (*done.problems, *done.conflicts):
+        say(sentence)
+    if arguments.json:
+        print_json({"branch": str(branch), "exists": bool(tip), "added": [path.name for path in done.added]})
+    elif tip:
+        put(f"{folder}: {counted(len(done.added), 'run')} added from {branch}, {done.same} there already")
+    else:
+        put(f"{folder}: nothing added, since {branch} does not exist yet")
+    return ExitCode.USAGE if done.conflicts or done.unreadable else ExitCode.FINE
+
+
+def _push(arguments: argparse.Namespace) -> ExitCode:
+    """Commit the run files of the history that the branch lacks, and push it.
+
+    Raises:
+        InputError: there is no history.
+        StoreError: git refuses to push.
+    """
+    folder = Path(arguments.history)
+    paths = [Path(head.path) for head in open_history(arguments.history).heads]
+    also = [Path(name) for name in arguments.also]
+    for path in also:
+        if not path.is_file():
+            say(f"'{path}' does not exist: left out")
+    branch = _branch(arguments)
+    added = branch.add(
+        {path.name: path.read_bytes() for path in paths if path.parent == folder},
+        "Add run files of qbench",
+        replaced={path.name: path.read_bytes() for path in also if path.is_file()},
+    )
+    if arguments.json:
+        print_json({"branch": str(branch), "added": added})
+    else:
+        put(f"{branch}: {counted(added, 'run file')} added")
+    return ExitCode.FINE
+
+
 _ACTIONS = (
     ("show", "print the values of one cell over all commits", show_history.declare, show_history.execute),
     (
@@ -59,6 +148,8 @@ _ACTIONS = (
         check_history.execute,
     ),
     ("index", "make or update the database that answers queries", _declare_index, _update_index),
+    ("pull", "copy the run files on a git branch into the history", _declare_branch, _pull),
+    ("push", "commit new run files to a git branch and push it; for continuous integration", _declare_push, _push),
 )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qbench.tracking import Run
 
 KINDS = ("html", "md", "png")
+SMALL_KINDS = ("badge", "comment")
 GITHUB = "github"
 
 
@@ -33,9 +34,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report",
         action="append",
-        choices=(*KINDS, GITHUB),
-        help=f"write only this kind; repeatable (default: {', '.join(KINDS)}); github: annotations, and "
-        "the job's summary",
+        choices=(*KINDS, *SMALL_KINDS, GITHUB),
+        help=f"write only this kind; repeatable (default: {', '.join(KINDS)}); badge: badge.json for shields.io; "
+        "comment: comment.md for a pull request; github: annotations, and the job's summary",
     )
     parser.add_argument(
         "--compare",

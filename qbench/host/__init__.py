@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from qbench.host.computer import processor_name as processor_name
     from qbench.host.computer import utc_now as utc_now
     from qbench.host.computer import utc_today as utc_today
+    from qbench.host.git import FileBranch as FileBranch
     from qbench.host.git import Worktree as Worktree
     from qbench.host.git import current_commit as current_commit
     from qbench.host.git import first_parents as first_parents

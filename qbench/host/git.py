@@ -1,7 +1,11 @@
-"""The git repository a folder belongs to: its commit, its main line, and second working trees."""
+"""The git repository a folder belongs to: its commit, its main line, second working trees, and branches of files."""
 
+import io
 import os
 import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -147,4 +151,164 @@ class Worktree:
             found="that git cannot",
             expected="a repository whose commits are all here, and a disk with room for a second copy of its files",
             remedy=f"Try 'git worktree add {self.folder}' by hand.",
+        )
+
+
+# A branch of a remote repository that only holds files, such as run files: read and added to without a checkout.
+#
+# git ls-remote, git fetch, git archive          read-tree, hash-object, update-index, write-tree, commit-tree, git push
+#
+# The index is a file of its own, so that neither the working tree nor the index of the user changes.
+
+_REMOTE_TIMEOUT_S = 600
+PUSH_TRIES = 5
+"""Pushes are tried again so often when another process pushed first."""
+_AUTHOR = "qbench"
+"""The author of commits where git knows none, as on a machine of continuous integration."""
+
+
+class FileBranch:
+    """The branch ``name`` of ``remote``, a remote of the repository at ``folder``; it may not exist yet."""
+
+    def __init__(self, folder: Path | str, remote: str, name: str) -> None:
+        self.name = name
+        self.remote = remote
+        self._folder = Path(folder)
+
+    def __str__(self) -> str:
+        return f"{self.remote}/{self.name}"
+
+    def fetch(self) -> str:
+        """Get its newest commit; the hash, empty where the remote has no such branch.
+
+        Raises:
+            StoreError: the remote does not answer, or this is not a repository.
+        """
+        doing = f"Fetching the branch '{self.name}' of '{self.remote}'"
+        expected = "a repository with that remote, and permission to read it"
+        listed = self._git(doing, expected, "ls-remote", "--", self.remote, f"refs/heads/{self.name}").decode()
+        if not listed.strip():
+            return ""
+        tip = listed.split()[0]
+        # A shallow clone stays one. A whole one stays whole: --depth would make its history end at this commit.
+        is_shallow = run_git(self._folder, "rev-parse", "--is-shallow-repository") == "true"
+        depth = ("--depth=1",) if is_shallow else ()
+        self._git(
+            doing, expected, "fetch", "--quiet", "--no-tags", *depth, "--", self.remote, f"refs/heads/{self.name}"
+        )
+        return tip
+
+    def files(self, tip: str, suffix: str) -> dict[str, bytes]:
+        """The files of the commit ``tip`` whose name ends with ``suffix``, without their folders; none of no commit.
+
+        Raises:
+            StoreError: git cannot read it.
+        """
+        if not tip:
+            return {}
+        packed = self._git(f"Reading the branch '{self.name}'", "a commit that is here", "archive", "--format=tar", tip)
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            found = {}
+            for member in archive:
+                content = archive.extractfile(member) if member.isfile() and member.name.endswith(suffix) else None
+                if content is not None:
+                    found[member.name.rpartition("/")[2]] = content.read()
+        return found
+
+    def add(self, files: Mapping[str, bytes], message: str, *, replaced: Mapping[str, bytes] | None = None) -> int:
+        """Commit the ``files`` that the branch lacks, push, and return their number; the branch is made where needed.
+
+        Where another process pushed first, its commit is fetched and this one is made again behind it.
+
+        Args:
+            replaced: files that are written whether the branch has them or not.
+
+        Raises:
+            StoreError: the push is refused, or git cannot make the commit.
+        """
+        doing = f"Pushing to the branch '{self.name}' of '{self.remote}'"
+        expected = "permission to push to it ('contents: write' in a workflow of GitHub)"
+        tip = self.fetch()
+        for left in reversed(range(PUSH_TRIES)):
+            here = (
+                set(self._git(doing, expected, "ls-tree", "--name-only", "-z", tip).decode().split("\0"))
+                if tip
+                else set()
+            )
+            fresh = {name: data for name, data in files.items() if name not in here}
+            commit = self._commit(doing, tip, {**fresh, **(replaced or {})}, message)
+            if not commit:
+                return 0
+            try:
+                self._git(
+                    doing,
+                    expected,
+                    *_NO_HOOKS,
+                    "push",
+                    "--quiet",
+                    "--",
+                    self.remote,
+                    f"{commit}:refs/heads/{self.name}",
+                )
+            except StoreError:
+                before, tip = tip, self.fetch()
+                if tip == before or not left:
+                    raise
+            else:
+                return len(fresh)
+        raise AssertionError
+
+    def _commit(self, doing: str, tip: str, files: Mapping[str, bytes], message: str) -> str:
+        """A commit behind ``tip`` with ``files`` added; empty where they change nothing."""
+        expected = "a repository that can be written"
+        with tempfile.TemporaryDirectory(prefix="qbench-") as scratch:
+            index = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}
+            self._git(doing, expected, "read-tree", tip or "--empty", extra=index)
+            lines = []
+            for name, data in files.items():
+                blob = self._git(doing, expected, "hash-object", "-w", "--stdin", text=data).decode().strip()
+                lines.append(f"100644 {blob}\t{name}\0".encode())
+            self._git(doing, expected, "update-index", "-z", "--index-info", text=b"".join(lines), extra=index)
+            tree = self._git(doing, expected, "write-tree", extra=index).decode().strip()
+        if tip and tree == tree_hash(tip, self._folder):
+            return ""
+        parent = ("-p", tip) if tip else ()
+        author: dict[str, str] = {}
+        if run_git(self._folder, "var", "GIT_COMMITTER_IDENT") is None:
+            author = {f"GIT_{who}_{what}": _AUTHOR for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        return self._git(doing, expected, "commit-tree", tree, *parent, "-m", message, extra=author).decode().strip()
+
+    def _git(
+        self, doing: str, expected: str, *arguments: str, text: bytes = b"", extra: Mapping[str, str] | None = None
+    ) -> bytes:
+        """What ``git arguments`` prints; it never asks for a password.
+
+        Raises:
+            StoreError: it fails.
+        """
+        environment = {**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", **(extra or {})}
+        command = ["git", "-C", str(self._folder), *arguments]
+        try:
+            done = subprocess.run(
+                command, input=text, capture_output=True, timeout=_REMOTE_TIMEOUT_S, check=False, env=environment
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise self._refused(doing, expected, str(error)) from error
+        if done.returncode:
+            raise self._refused(doing, expected, done.stderr.decode(errors="replace"))
+        return done.stdout
+
+    def _refused(self, doing: str, expected: str, words: str) -> StoreError:
+        """The error with git's own words: of several lines the first that names the failure."""
+        lines = [line.strip() for line in words.splitlines() if line.strip()]
+        named = [
+            line
+            for line in lines
+            if line.lower().startswith(("remote: error", "remote: permission", "error:", "fatal:", "!"))
+        ]
+        return StoreError(
+            doing,
+            found=f"'{(named or lines or ['no answer'])[0].rstrip('.')}'",
+            expected=expected,
+            remedy="The run files stay in the history folder; push them again when that is repaired.",
         )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 GITHUB = "github"
-REPORT_KINDS = ("html", "md", "png", GITHUB)
+REPORT_KINDS = ("html", "md", "png", "badge", "comment", GITHUB)
 SCOPES = ("new", "improved", "changed", "all")
 MISSING = ("fail", "warn", "skip")
 LOCALIZE = 20.0

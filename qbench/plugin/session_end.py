@@ -123,15 +123,15 @@ def _report(recorder: Recorder) -> list[str]:
     notes = options.history / ANNOTATIONS_FILE
     memory = read_memory(recent.runs, options.baselines, notes, parents=parents, equivalents=same)
     reports = build_reports(recent.runs, memory=memory)
+    files = {run.facts["suite"]: _short(Path(file), recorder.config) for file, run in recorder.runs.items()}
     if GITHUB in options.report:
-        files = {run.facts["suite"]: _short(Path(file), recorder.config) for file, run in recorder.runs.items()}
         ran = [one for one in reports if one.suite in files]
         recorder.commands += annotations(ran, files)
         add_step_summary(ran, os.environ.get("GITHUB_STEP_SUMMARY"))
     kinds = [kind for kind in options.report if kind != GITHUB]
     if not kinds:
         return []
-    written = write_reports(recent.runs, options.reports, kinds, problems=recent.problems, reports=reports)
+    written = write_reports(recent.runs, options.reports, kinds, problems=recent.problems, reports=reports, ran=files)
     charts = [path for path in written if options.reports / "charts" in path.parents]
     messages = [f"wrote {_short(path, recorder.config)}" for path in front_pages(written, options.reports)]
     if charts:

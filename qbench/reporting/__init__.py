@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from qbench.reporting.findings_view import found_text as found_text
     from qbench.reporting.github import add_step_summary as add_step_summary
     from qbench.reporting.github import annotations as annotations
+    from qbench.reporting.github import badge_text as badge_text
+    from qbench.reporting.github import comment_text as comment_text
+    from qbench.reporting.github import comparison_with_main as comparison_with_main
     from qbench.reporting.github import step_summary as step_summary
     from qbench.reporting.html import compare_page as compare_page
     from qbench.reporting.html import finding_page as finding_page

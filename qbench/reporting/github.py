@@ -1,14 +1,17 @@
-"""Annotations on a pull request, and the job summary."""
+"""Annotations on a pull request, the comment about it, the job summary, and a badge."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qbench.reporting.format import change_text, counted
-from qbench.reporting.markdown import markdown_text
+from qbench.errors import IncomparableError
+from qbench.reporting.format import STATES, change_text, counted, symbol_of
+from qbench.reporting.markdown import code, escaped, markdown_table, markdown_text
 from qbench.reporting.report import Cause, Report, alert_rows
+from qbench.reporting.run_comparison import ComparedCell, Comparison, compare
 from qbench.reporting.trends import Step
-from qbench.reporting.view import MetricView
-from qbench.storage import visible
+from qbench.reporting.view import ABSENT, MetricView, RunView, read_run
+from qbench.storage import neutral_json, visible
+from qbench.tracking import Relation, Run
 
 GROUPS = 10
 """GitHub shows ten errors and ten warnings of a step; a person reads about ten in all."""
@@ -115,3 +118,111 @@ def _escaped(text: str, table: Mapping[str, str]) -> str:
     # also what other runners take for a command anywhere in a line
     shown = visible(text, keep="\r\n").replace("##", "#\\#")
     return "".join(table.get(letter, letter) for letter in shown)
+
+
+# The comment on a pull request: for each suite the cells that differ from the newest run of the main branch, and what
+# is red. It is changed by every push, so that a pull request has one; the mark at its beginning shows which it is.
+
+COMMENT_MARK = "<!-- qbench -->"
+"""The workflow looks for the comment that begins with it; a reader does not see it."""
+COMMENT_LENGTH = 60_000
+"""GitHub refuses a comment of more than 65,536 characters."""
+CELLS_IN_COMMENT = 30
+
+
+def comparison_with_main(runs: Sequence[Run]) -> Comparison | None:
+    """The newest of ``runs`` (of one suite, oldest → newest) compared with the newest whole one of its class before it.
+
+    Machines of continuous integration take turns; where none was of this class, it is the newest whole one.
+    """
+    before = [run for run in runs[:-1] if run.complete]
+    if not before:
+        return None
+    classes = _classes(runs[-1])
+    main = next((run for run in reversed(before) if _classes(run) & classes), before[-1])
+    try:
+        return compare(main, runs[-1])
+    except IncomparableError as error:
+        return Comparison(old=read_run(main), new=read_run(runs[-1]), problem=str(error))
+
+
+def comment_text(pairs: Iterable[tuple[Report, Comparison | None]], limit: int = COMMENT_LENGTH) -> str:
+    """The comment about suites and their comparisons (None: nothing to compare with), at most ``limit`` characters."""
+    text = (
+        visible("\n\n".join([COMMENT_MARK, *(part for pair in pairs for part in _suite_parts(*pair))]), keep="\n")
+        + "\n"
+    )
+    note = "\n\nThe rest does not fit into a comment: see the artifact.\n"
+    if len(text) <= limit:
+        return text
+    kept = text[: limit - len(note)]
+    return kept[: kept.rfind("\n")] + note
+
+
+def _suite_parts(report: Report, found: Comparison | None) -> Iterator[str]:
+    yield f"### {STATES[report.state]} {escaped(report.suite)}: {escaped(report.headline)}"
+    if found is None:
+        yield "The history has no earlier run of this suite to compare with."
+    elif found.problem:
+        yield f"Nothing of {_run_words(found.old)} can be compared: {escaped(found.problem)}"
+    else:
+        yield _tally(found)
+        news = found.news
+        if news:
+            rows = [_compared_row(cell) for cell in news[:CELLS_IN_COMMENT]]
+            yield markdown_table(["Cell", "Outcome", "Metric", "Before", "Now", "Change"], 3, rows)
+        if len(news) > CELLS_IN_COMMENT:
+            yield f"and {counted(len(news) - CELLS_IN_COMMENT, 'cell')} more"
+    changed = {cell.key for cell in found.news} if found else frozenset()
+    for cause in report.causes:
+        old = sum(cell.key not in changed for cell in cause.cells) if found and not found.problem else 0
+        before = f", {old} of them as before" if old else ""
+        step = f" Next: {code(cause.remedies[0])}" if cause.remedies else ""
+        count = f"{counted(len(cause.cells), 'cell')}{before}"
+        yield f"{symbol_of(cause.cells[0].record.outcome)} {cause.title} ({count}).{step}"
+
+
+def _run_words(run: RunView) -> str:
+    commit = f"commit {code(run.commit)}" if run.commit else "the run"
+    return f"{commit} ({escaped(run.started)})"
+
+
+def _tally(found: Comparison) -> str:
+    """How many cells differ, and from which run."""
+    count = len(found.news)
+    return (
+        f"{count or 'None'} of {counted(len(found.cells), 'cell')} {'differs' if count == 1 else 'differ'} "
+        f"from {_run_words(found.old)}."
+    )
+
+
+def _compared_row(cell: ComparedCell) -> Sequence[str]:
+    outcomes = dict.fromkeys(side.record.outcome for side in (cell.old, cell.new) if side)
+    outcome = " → ".join(f"{symbol_of(one)} {escaped(one)}" for one in outcomes)
+    metric = next(iter(cell.shown), None)
+    numbers = (escaped(metric.name), metric.before, metric.now) if metric else ("", "", "")
+    moved = metric.moved if metric and metric.moved else ""
+    words = "" if cell.relation in (Relation.CHANGED, Relation.SAME) else cell.why or cell.relation.value
+    return code(cell.key.name), outcome, *numbers, f"**{moved}**" if moved else escaped(words)
+
+
+# A badge: the endpoint file of shields.io (https://shields.io/badges/endpoint-badge).
+
+_COLOURS = {"red": "red", "incomplete": "yellow", "empty": "lightgrey", "green": "brightgreen"}
+"""State of the reports → colour; the first of them that any suite is in counts."""
+
+
+def badge_text(reports: Sequence[Report]) -> str:
+    """The badge of ``reports`` as JSON: how many cells there are, or how many of them are red."""
+    states = {report.state for report in reports}
+    state = next((one for one in _COLOURS if one in states), "empty")
+    cells = sum(cell.record.outcome not in (ABSENT, "unsupported") for report in reports for cell in report.cells)
+    red = sum(len(cause.cells) for report in reports for cause in report.causes)
+    words = {"red": f"{red} of {counted(cells, 'cell')} red", "green": f"{counted(cells, 'cell')} green"}
+    return neutral_json(
+        {"schemaVersion": 1, "label": "qbench", "message": words.get(state, state), "color": _COLOURS[state]}
+    )
+
+
+def _classes(run: Run) -> set[str]:
+    return {record.environment_class for record in run.cells if record.environment_class}

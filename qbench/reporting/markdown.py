@@ -95,7 +95,7 @@ def _notices(report: Report) -> Iterable[str]:
         yield "\n".join(f"> {escaped(notice)}  " for notice in report.notices[:ROWS_SHOWN])
 
 
-def _table(heads: Sequence[str], right: int, rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], right: int, rows: Iterable[Sequence[str]]) -> str:
     """A table whose columns from number ``right`` on are aligned to the right; cells are Markdown already."""
     rules = ["---"] * right + ["---:"] * (len(heads) - right)
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, rules, *rows))
@@ -103,7 +103,7 @@ def _table(heads: Sequence[str], right: int, rows: Iterable[Sequence[str]]) -> s
 
 def _cause(cause: Cause) -> Iterable[str]:
     yield f"### {symbol_of(cause.cells[0].record.outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})"
-    yield _table(MARKDOWN.headings, 3, (tuple(_cell_row(cell)) for cell in cause.cells[:ROWS_SHOWN]))
+    yield markdown_table(MARKDOWN.headings, 3, (tuple(_cell_row(cell)) for cell in cause.cells[:ROWS_SHOWN]))
     if len(cause.cells) > ROWS_SHOWN:
         yield f"and {len(cause.cells) - ROWS_SHOWN} more"
     rules = dict.fromkeys(cell.record.rule for cell in cause.cells if cell.record.rule)
@@ -161,7 +161,7 @@ def _alerts(report: Report) -> Iterable[str]:
         ]
         for row in rows[:ROWS_SHOWN]
     ]
-    yield _table(["State", "What", "Worst cell", "Metric", "Why", "From", "To", "Change"], 5, table)
+    yield markdown_table(["State", "What", "Worst cell", "Metric", "Why", "From", "To", "Change"], 5, table)
     if len(rows) > ROWS_SHOWN:
         yield f"and {len(rows) - ROWS_SHOWN} more"
 
@@ -176,7 +176,7 @@ def _matrix(matrix: Matrix) -> Iterable[str]:
         others = [c.lead.name if c and c.lead and lead and c.lead.name != lead.name else "" for c in cells]
         texts = [cell_text(c) for c in cells]
         rows.append([name, *(f"{t}<br>{escaped(o)}" if o else t for t, o in zip(texts, others, strict=True))])
-    yield _table(["Model", *map(escaped, matrix.columns)], 1, rows)
+    yield markdown_table(["Model", *map(escaped, matrix.columns)], 1, rows)
 
 
 def _in_parts(report: Report) -> Iterable[str]:
@@ -197,7 +197,7 @@ def _in_parts(report: Report) -> Iterable[str]:
         ]
         for cell, lead, parts in known[:ROWS_SHOWN]
     ]
-    yield _table(["Cell", "Metric", "Change", "Schema", "Counting"], 2, rows)
+    yield markdown_table(["Cell", "Metric", "Change", "Schema", "Counting"], 2, rows)
     if len(known) > ROWS_SHOWN:
         yield f"and {len(known) - ROWS_SHOWN} more"
 
@@ -219,7 +219,7 @@ def _steps(report: Report) -> Iterable[str]:
             ]
             for key, metric, step in group.steps[:10]
         ]
-        yield _table(["Cell", "Metric", "Before", "After", "Step", "New at that run"], 2, rows)
+        yield markdown_table(["Cell", "Metric", "Before", "After", "Step", "New at that run"], 2, rows)
         if len(group.steps) > 10:
             yield f"and {len(group.steps) - 10} smaller ones"
 
@@ -244,7 +244,7 @@ def _history(report: Report, charts: Mapping[str, str]) -> Iterable[str]:
         return
     yield f"Cells that moved in the last {counted(len(report.runs) - first, 'run')}, the newest on the right."
     heads = [escaped(f"{run.started[:10]} {run.commit[:7]}".strip() or run.id) for run in report.runs[first:]]
-    yield _table(["Cell", "Metric", *heads], 2, rows[:ROWS_SHOWN])
+    yield markdown_table(["Cell", "Metric", *heads], 2, rows[:ROWS_SHOWN])
     if len(rows) > ROWS_SHOWN:
         yield f"and {len(rows) - ROWS_SHOWN} more"
 

@@ -1,11 +1,12 @@
 """Writing the reports: which files, in which folder."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from qbench.errors import unknown_name
 from qbench.reporting.assembly import NOTHING, Memory, build_reports
+from qbench.reporting.github import badge_text, comment_text, comparison_with_main
 from qbench.reporting.html import compare_page, html_pages
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.places import TABS, Places, file_name, remove_outdated
@@ -16,6 +17,8 @@ from qbench.storage import write_bytes, write_text
 from qbench.tracking import Run
 
 KINDS = ("html", "md", "png")
+SMALL_KINDS = ("badge", "comment")
+"""Written only where they are named: for continuous integration."""
 
 
 def write_reports(
@@ -27,24 +30,27 @@ def write_reports(
     window: int = WINDOW,
     memory: Memory = NOTHING,
     reports: Sequence[Report] | None = None,
+    ran: Collection[str] | None = None,
 ) -> list[Path]:
     """Draw the history (oldest → newest; may be empty) into ``folder`` and return the files written.
 
     Args:
-        kinds: of ``html`` (index.html), ``md`` (report.md), ``png`` (matrix.png and charts/). Suites other than that
-            of the newest run have their pages in ``suites/<suite>/`` and their PNG files in ``charts/<suite>/``.
-            Pages of an earlier report that are not among them are removed.
+        kinds: of ``html`` (index.html), ``md`` (report.md), ``png`` (matrix.png and charts/), ``badge`` (badge.json),
+            ``comment`` (comment.md, for a pull request). Suites other than that of the newest run have their pages in
+            ``suites/<suite>/`` and their PNG files in ``charts/<suite>/``. Pages of an earlier report that are not
+            among them are removed.
         problems: problems of the history as a whole, one sentence each; shown among the notices.
         window: how many of the newest runs of a suite are read. memory: accepted results and regressions.
         reports: what ``build_reports`` makes of all these, where it is known already.
+        ran: the suites that the badge and the comment are about; None: all.
 
     Raises:
         InputError: an unknown kind. StoreError: the folder cannot be written.
     """
     chosen = list(dict.fromkeys(kinds))
     for kind in chosen:
-        if kind not in KINDS:
-            raise unknown_name("Drawing reports", "kind of report", kind, KINDS)
+        if kind not in (*KINDS, *SMALL_KINDS):
+            raise unknown_name("Drawing reports", "kind of report", kind, (*KINDS, *SMALL_KINDS))
     reports = build_reports(history_runs, window=window, memory=memory) if reports is None else reports
     reports = (replace(reports[0], notices=(*problems, *reports[0].notices)), *reports[1:])
     written: list[Path] = []
@@ -63,6 +69,15 @@ def write_reports(
     if "md" in chosen:
         written.append(folder / "report.md")
         write_text(written[-1], markdown_text(reports, charts=charts))
+    chosen_reports = [report for report in reports if ran is None or report.suite in ran]
+    if "badge" in chosen:
+        written.append(folder / "badge.json")
+        write_text(written[-1], badge_text(chosen_reports))
+    if "comment" in chosen:
+        written.append(folder / "comment.md")
+        runs = _runs_by_suite(history_runs)
+        pairs = [(report, comparison_with_main(runs.get(report.suite, []))) for report in chosen_reports]
+        write_text(written[-1], comment_text(pairs))
     return written
 
 
@@ -86,16 +101,23 @@ def write_comparison(comparison: Comparison, folder: Path, *, first: str) -> Pat
 
 def front_pages(written: Iterable[Path], folder: Path) -> list[Path]:
     """Of the files ``written`` into ``folder`` those that a person opens; the other pages are linked there."""
-    return [
-        path for path in written if path.parent == folder and path.name in ("index.html", "report.md", "matrix.png")
-    ]
+    opened = ("index.html", "report.md", "matrix.png", "badge.json", "comment.md")
+    return [path for path in written if path.parent == folder and path.name in opened]
 
 
 def _comparisons(reports: Sequence[Report], runs: Sequence[Run]) -> dict[str, Comparison]:
     """Suite → its newest run compared with an earlier one, where there are two."""
-    named = [run for run in runs if {"id", "suite"} <= run.header.keys()]
-    found = {report.suite: newest_comparison([run for run in named if run.suite == report.suite]) for report in reports}
+    named = _runs_by_suite(runs)
+    found = {report.suite: newest_comparison(named.get(report.suite, [])) for report in reports}
     return {suite: comparison for suite, comparison in found.items() if comparison is not None}
+
+
+def _runs_by_suite(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        if {"id", "suite"} <= run.header.keys():
+            found.setdefault(run.suite, []).append(run)
+    return found
 
 
 def _write_charts(report: Report, charts: Path, folder: Path) -> dict[str, Path]:

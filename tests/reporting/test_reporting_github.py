@@ -1,5 +1,6 @@
 """Annotations and the job's summary: GitHub's escaping, its limits, errors before warnings."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -9,8 +10,16 @@ from hypothesis import strategies as st
 from msgspec import structs
 from reporting_histories import edge_histories, make_cell, make_run, nightly_history
 
-from qbench.reporting import annotations, build_report, build_reports, step_summary
-from qbench.reporting.github import GROUPS, SUMMARY_BYTES
+from qbench.reporting import (
+    annotations,
+    badge_text,
+    build_report,
+    build_reports,
+    comment_text,
+    comparison_with_main,
+    step_summary,
+)
+from qbench.reporting.github import COMMENT_LENGTH, COMMENT_MARK, GROUPS, SUMMARY_BYTES
 
 COMMAND = re.compile(r"::(error|warning) (?:file=([^,:\r\n]*),)?title=([^,:\r\n]*)::([^\r\n]*)")
 CODES = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
@@ -116,3 +125,75 @@ def test_the_summary_keeps_within_the_limit_and_says_what_is_missing():
         assert whole.startswith(kept + "\n")
         assert note == "The rest does not fit into a job summary: see the report.\n"
     assert step_summary(reports, len(whole.encode())) == whole
+
+
+def night(loss, number, **how):
+    models = {"magika": 0.0, "mobilenet_v2": loss}
+    return make_run([make_cell(name, "ort-cpu", "w8a8_sym_pc", lost) for name, lost in models.items()], number, **how)
+
+
+def commented(runs, limit=COMMENT_LENGTH):
+    return comment_text([(build_report(runs), comparison_with_main(runs))], limit)
+
+
+def test_a_comment_has_the_cells_that_changed_and_no_other():
+    text = commented([night(0.0, 0), night(0.05, 1)])
+    assert text.startswith(f"{COMMENT_MARK}\n")
+    (row,) = [line for line in text.splitlines() if line.startswith("| `")]
+    assert row.startswith("| `mobilenet_v2::ort-cpu+w8a8_sym_pc` | ")
+    assert "worse" in row
+    assert "1 of 2 cells differs" in text
+    assert "None of 2 cells differ" in commented([night(0.0, 0), night(0.0, 1)])
+    assert "no earlier run" in commented([night(0.0, 0)])
+
+
+def test_a_comment_says_what_was_red_before():
+    assert "(1 cell, 1 of them as before)" in commented([night(0.05, 0), night(0.05, 1)])
+
+
+def test_a_comment_compares_with_the_newest_whole_run_of_the_same_class():
+    def of_class(run, name):
+        return replace(run, cells=tuple(structs.replace(cell, environment_class=name) for cell in run.cells))
+
+    ours, other = of_class(night(0.0, 0), "a"), of_class(night(0.0, 1), "b")
+    half = replace(night(0.0, 2), complete=False)
+    new = of_class(night(0.0, 3), "a")
+    assert comparison_with_main([ours, other, half, new]).old.id == ours.id
+    nothing = commented([other, new])
+    assert comparison_with_main([other, new]).problem in nothing.replace("\\", "")
+    assert "| `" not in nothing
+
+
+def test_a_comment_keeps_within_what_github_takes():
+    models = [f"net{number}" for number in range(400)]
+    runs = [
+        make_run([make_cell(name, "ort-cpu", "w8a8_sym_pc", loss) for name in models], number)
+        for number, loss in enumerate((0.0, 0.05))
+    ]
+    whole = commented(runs)
+    assert len(whole) <= COMMENT_LENGTH
+    assert len([line for line in whole.splitlines() if line.startswith("| `")]) == 30
+    assert "and 370 cells more" in whole
+    for limit in (1_000, 1_001, 1_002):
+        cut = commented(runs, limit)
+        assert len(cut) <= limit
+        assert cut.startswith(COMMENT_MARK)
+        assert whole.startswith(cut[: cut.rfind("\n\n")])
+
+
+def test_a_badge_counts_the_cells_and_has_the_colour_of_the_worst_suite():
+    green, red = build_report([night(0.0, 0)]), build_report([night(0.05, 0)])
+    half = replace(green, run=replace(green.run, complete=False))
+    badges = {
+        name: json.loads(badge_text(reports))
+        for name, reports in {"green": [green], "red": [green, red], "half": [green, half], "none": []}.items()
+    }
+    assert all(badge["schemaVersion"] == 1 and badge["label"] == "qbench" for badge in badges.values())
+    assert {name: badge["color"] for name, badge in badges.items()} == {
+        "green": "brightgreen",
+        "red": "red",
+        "half": "yellow",
+        "none": "lightgrey",
+    }
+    assert badges["green"]["message"] == "2 cells green"
+    assert badges["red"]["message"] == "1 of 4 cells red"
