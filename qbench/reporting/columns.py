@@ -66,7 +66,11 @@ def _moved(cell: CellView) -> str:
 
 
 def _why(cell: CellView) -> str:
-    return cell.record.rule if cell.record.outcome == "quarantined" else cell.record.headline
+    """The headline; of a cell in quarantine what its entry gives as the reason, and the entry."""
+    if cell.record.outcome != "quarantined":
+        return cell.record.headline
+    listed = (text.partition("listed as ")[2] for text in cell.record.notices)
+    return "; ".join(filter(None, (next(filter(None, listed), ""), cell.record.rule)))
 
 
 def _fact(key: str, heading: str, text: Text = _nothing, *reads: str, special: bool = False) -> Column:
@@ -88,7 +92,7 @@ _ALL = (
     ),
     _fact("red", "Red", red_age, "outcome", "excused"),
     _fact("moved", "Moved", _moved, "metrics", "gates", "environment_class"),
-    _fact("why", "Why", _why, "outcome", "rule", "headline", special=True),
+    _fact("why", "Why", _why, "outcome", "rule", "headline", "notices", special=True),
     _fact("finding", "Finding", lambda cell: cell.found, special=True),
     _fact("history", "History", _nothing, "metrics", "environment_class", "digests", special=True),
     Column(key="metric", heading="Metric", text=_lead(lambda lead: lead.name), is_number=False),
@@ -111,8 +115,6 @@ _ALL = (
         heading="Margin",
         text=_lead(lambda lead: margin_text(lead).removeprefix("may lose ").removeprefix("may rise ")),
     ),
-    Column(key="losses", heading="Losses", text=_lead(lambda lead: thousands(lead.losses))),
-    Column(key="gains", heading="Gains", text=_lead(lambda lead: thousands(lead.gains))),
     Column(
         key="flips",
         heading="Losses / gains",
@@ -184,9 +186,9 @@ class Table:
 
 CELLS = Table(
     (
-        *(Place("model"), Place("backend"), Place("schema"), Place("outcome"), Place("metric"), Place("now")),
-        *(Place("count"), Place("fp32"), Place("change", below=("parts",)), Place("margin_size"), Place("losses")),
-        *(Place("gains"), Place("integers"), Place("seconds"), Place("finding")),
+        *(Place("model"), Place("backend"), Place("schema"), Place("outcome"), Place("metric")),
+        *(Place("now", below=("count",)), Place("fp32"), Place("change", below=("parts",)), Place("margin_size")),
+        *(Place("flips"), Place("integers"), Place("seconds"), Place("finding")),
     ),
     sorts=True,
 )

@@ -208,9 +208,7 @@ def test_steps_are_read_without_scrolling_on_a_narrow_page(site, visit):
     assert tables.first.locator("tbody tr").first.evaluate("row => getComputedStyle(row).display") == "flex"
 
 
-@pytest.mark.parametrize(
-    ("page", "table", "columns"), [("index", ".matrix", 4), ("models/magika", ".still", 4), ("cells", ".all", 2)]
-)
+@pytest.mark.parametrize(("page", "table", "columns"), [("index", ".matrix", 4), ("models/magika", ".still", 4)])
 def test_on_a_phone_names_stay_while_numbers_scroll_past(page, table, columns, site, visit):
     one = visit(NARROW).open(site / f"{page}.html")
     box = one.page.locator(f".scroll:has({table})").first
@@ -221,6 +219,18 @@ def test_on_a_phone_names_stay_while_numbers_scroll_past(page, table, columns, s
     at_rest = name.evaluate(SPAN)[0]
     assert box.evaluate("box => { box.scrollLeft = box.scrollWidth; return box.scrollLeft; }") > 20
     assert name.evaluate(SPAN)[0] == pytest.approx(at_rest, abs=4)
+
+
+@pytest.mark.parametrize("width", [NARROW, 800, 1280])
+@pytest.mark.parametrize(("page", "table", "moved"), [("cells", ".cells", 8), ("compare", ".pairs", 7)])
+def test_the_change_of_every_cell_is_read_without_scrolling_sideways(page, table, moved, width, site, visit):
+    one = visit(width).open(site / f"{page}.html")
+    boxes = one.page.locator(f".scroll:has({table})")
+    assert boxes.evaluate_all("boxes => boxes.every((box) => box.scrollWidth <= box.clientWidth + 1)")
+    fields = one.page.locator(f"{table} tbody tr:not(:has([colspan])) > :nth-child({moved})")
+    spans = fields.evaluate_all(f"fields => fields.filter((field) => field.textContent.trim()).map({SPAN})")
+    assert spans
+    assert all(0 <= left < right <= width for left, right in spans)
 
 
 @pytest.mark.parametrize("width", [NARROW, 768])

@@ -1,6 +1,7 @@
 """What a report says: counts, causes in order, ages, steps at the right run, nothing for what was not measured."""
 
 import dataclasses
+import re
 from dataclasses import replace
 
 import pytest
@@ -28,6 +29,7 @@ from qbench.reporting import (
     markdown_text,
     summary_lines,
 )
+from qbench.reporting.columns import COLUMNS
 from qbench.reporting.format import BELOW, change_text, margin_level, margin_used, value_text
 from qbench.reporting.png import matrix_frames
 from qbench.reporting.report import cause_name
@@ -264,3 +266,21 @@ def test_a_cell_that_passes_by_its_floor_alone_has_another_symbol_on_every_surfa
 
 def test_a_score_against_labels_that_holds_is_never_below_its_tolerance(report):
     assert not any(cell.is_below_tolerance for cell in report.cells)
+
+
+def test_the_table_of_quarantine_has_the_reason_and_the_entry():
+    cell = make_cell("m", "ort-cpu", "s", 0.05, outcome=Outcome.QUARANTINED)
+    cell |= {"rule": "quarantine 'm::*' until 2030-01-01 (ann)"}
+    cell |= {"notices": ["another", "'m::*' is listed as top1 75 %: its kernel saturates (ann, 2030-01-01)"]}
+    (known,) = build_report([make_run([cell])]).quarantined
+    text = COLUMNS["why"].text(known)
+    assert "its kernel saturates" in text
+    assert cell["rule"] in text
+
+
+def test_the_newest_step_is_open_on_the_overview():
+    losses = [0.0] * 4 + [0.04] * 4 + [0.05] * 4
+    runs = [make_run([make_cell("m", "a", "s", loss)], night) for night, loss in enumerate(losses)]
+    page = html_pages(build_reports(runs))["index.html"]
+    found = re.findall(r'<details class="stepgroup"( open)?>', page)
+    assert found == [" open", ""]

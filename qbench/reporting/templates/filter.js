@@ -1,10 +1,13 @@
 // Filter. The page shows everything without this script, which only helps to find a cell.
 // A row names its cells in its first columns: model, backend and schemas; or schema alone, on the page of a model.
 for (const row of document.querySelectorAll(".all tbody tr, .pairs tbody tr, .still tr:has(td)")) {
-  const texts = [...row.cells].map((field) => field.textContent);
+  const small = row.closest(".pairs") && row.querySelector("th small");
+  const texts = small
+    ? [row.cells[0].firstChild.textContent, ...small.textContent.split(" · ")]
+    : [...row.cells].map((field) => field.textContent);
   const { backend } = row.parentNode.dataset;
   const named = backend ? [document.querySelector("h1").textContent, backend, texts[0]] : texts;
-  row.dataset.cell ??= named[2]?.split(", ").map((schema) => `${named[0]}::${named[1]}+${schema}`).join("|");
+  row.dataset.cell = named[2].split(", ").map((schema) => `${named[0]}::${named[1]}+${schema}`).join("|");
   const ended = [...row.querySelectorAll(".outcome")].at(-1); // of two runs the newer
   row.dataset.outcome = ended.textContent.split(" ").at(-1);
   if (ended.classList.contains("o-red")) row.dataset.red = "1";
