@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qbench.judging.finding import Repair as Repair
     from qbench.judging.finding import Suspect as Suspect
     from qbench.judging.finding import Unaligned as Unaligned
+    from qbench.judging.format import THEN as THEN
     from qbench.judging.format import valued as valued
     from qbench.judging.judgement import APPROVABLE as APPROVABLE
     from qbench.judging.judgement import NEVER_ACCEPTED as NEVER_ACCEPTED

@@ -18,6 +18,9 @@ def apart(score: Score, difference: float) -> str:
 
 # Remedies: the exact command to type, or the line of a file to change, for each kind of red cell.
 
+THEN = "; then "
+"""Between the steps of a remedy, which are taken in this order."""
+
 
 def _command(node_id: str, options: str, *, reason: bool) -> str:
     return f'pytest "{node_id}" {options}' + (' --qbench-reason "…"' if reason else "")
@@ -38,13 +41,20 @@ def stale(node_id: str) -> str:
     return _command(_model(node_id), "--qbench-accept-fp32 --qbench-accept=all", reason=True)
 
 
-def missing_cell(node_id: str) -> str:
-    """A cell without an accepted result."""
-    return _command(node_id, "--qbench-accept=new", reason=False)
+def missing_cell(node_id: str, *, fails: bool) -> str:
+    """A cell without an accepted result; accepting does not make a cell green that ``fails``."""
+    accept = _command(node_id, "--qbench-accept=new", reason=False)
+    return f"{accept} records its numbers, but this stays red: {still_failing()}" if fails else accept
 
 
 def changed(node_id: str) -> str:
-    """A result that differs from the accepted one."""
+    """A result that differs from the accepted one: look at what changed, find the commit, and only then accept."""
+    is_suite = ".qbench.toml::" in node_id  # a Python test has no suite file that an old commit could be run with
+    bisect = [f'qbench bisect commits --good last-green "{node_id}"'] if is_suite else []
+    return THEN.join(["qbench compare last-green latest", *bisect, f"{_accept_changed(node_id)} if it is intended"])
+
+
+def _accept_changed(node_id: str) -> str:
     return _command(node_id, "--qbench-accept=changed", reason=True)
 
 
@@ -57,9 +67,10 @@ def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
     """A loss: accepting does not make it green; a rule has to allow it, or the quarantine file to list it."""
     if floor and drifted:
         return (
-            changed(node_id) + " lowers the floor, though not below the minimum of the suite; otherwise find the cause"
+            _accept_changed(node_id)
+            + " lowers the floor, though not below the minimum of the suite; otherwise find the cause"
         )
-    accept = f"{changed(node_id)} records the new numbers, but " if drifted else ""
+    accept = f"{_accept_changed(node_id)} records the new numbers, but " if drifted else ""
     return f"{accept}this stays red: {still_failing()}"
 
 

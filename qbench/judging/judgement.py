@@ -141,7 +141,7 @@ def judge(
         verdict,
         outcome=Outcome.MISSING,
         headline=one_line(f"{NEVER_ACCEPTED}{fails}"),
-        remedy=remedies.missing_cell(node_id),
+        remedy=remedies.missing_cell(node_id, fails=verdict.outcome is Outcome.FAILED),
     )
 
 

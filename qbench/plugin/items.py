@@ -132,7 +132,7 @@ def red_text(verdict: "Verdict", cell: str) -> str:
 
     The headline comes first: pytest's short summary shows as much of the first line as fits behind the cell's name.
     """
-    from qbench.judging import NO_LONGER_FAILS, GateState
+    from qbench.judging import NO_LONGER_FAILS, THEN, GateState
 
     outcome = NO_LONGER_FAILS if verdict.headline.startswith(NO_LONGER_FAILS) else f"is {verdict.outcome.value}"
     lines = [verdict.headline, f"  cell: {cell} {outcome}"]
@@ -144,7 +144,8 @@ def red_text(verdict: "Verdict", cell: str) -> str:
     text = "\n".join(lines)
     lines += [f"  note: {notice}" for notice in verdict.notices if notice not in text]
     if verdict.remedy and verdict.remedy not in verdict.headline:
-        lines.append(f"  next: {verdict.remedy}")
+        first, *later = verdict.remedy.split(THEN)
+        lines += [f"  next: {first}", *(f"  then: {step}" for step in later)]
     return "\n".join(lines)
 
 

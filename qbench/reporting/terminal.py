@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from qbench.judging import THEN
 from qbench.reporting.assembly import build_report
 from qbench.reporting.columns import TERMINAL
 from qbench.reporting.format import (
@@ -169,33 +170,49 @@ TOGETHER = 3
 """Cells that one command names; a longer command would not be readable."""
 
 _PYTEST = re.compile(r'pytest (?P<node>"[^"]+") (?P<rest>.*)')
+_BISECT = re.compile(r'(?P<rest>qbench bisect commits .*) (?P<node>"[^"]+")')
 _TOKEN = re.compile(r'"[^"]*"|\S+')
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command to type (may be empty), words about it, and how many more cells have a command like it."""
+    """A command to type (may be empty), words about it, and how many more cells have a command like it.
+
+    ``is_later``: whether another step is to be taken first.
+    """
 
     command: str
     words: str = ""
     more: int = 0
+    is_later: bool = False
 
 
 def next_steps(remedies: Iterable[str]) -> tuple[Step, ...]:
-    """``remedies`` as steps, in their order: commands for several cells are joined into one."""
+    """``remedies`` as steps, in their order: commands for several cells are joined into one.
+
+    A commit is searched for one cell at a time: of several such commands the first is a step.
+    """
     nodes: dict[str, list[str]] = {}
+    later: set[str] = set()
     for remedy in remedies:
-        found = _PYTEST.fullmatch(remedy)
-        nodes.setdefault(found["rest"] if found else remedy, []).extend([found["node"]] if found else [])
+        for place, part in enumerate(remedy.split(THEN)):
+            found = _PYTEST.fullmatch(part) or _BISECT.fullmatch(part)
+            rest = found["rest"] if found else part
+            nodes.setdefault(rest, []).extend([found["node"]] if found else [])
+            if place:
+                later.add(rest)
     steps = []
     for rest, cells in nodes.items():
-        text = f"pytest {' '.join(cells[:TOGETHER])} {rest}" if cells else rest
-        command = _command(text)
-        steps.append(Step(command, text[len(command) :].strip(), max(0, len(cells) - TOGETHER)))
+        most = 1 if rest.startswith("qbench ") else TOGETHER
+        named = " ".join(cells[:most])
+        text = rest if not cells else f"{rest} {named}" if most == 1 else f"pytest {named} {rest}"
+        command = _typed(text)
+        more = max(0, len(cells) - most)
+        steps.append(Step(command, text[len(command) :].strip(), more, is_later=rest in later))
     return tuple(steps)
 
 
-def _command(text: str) -> str:
+def _typed(text: str) -> str:
     """The command that ``text`` begins with, up to the first word that is not an argument; may be empty."""
     end, options = 0, 0
     before = ""
@@ -266,7 +283,7 @@ def place_of(rule: str, suite: str) -> str:
 
 CELLS_SHOWN = 8
 """Red cells listed one by one under a cause; the rest are counted."""
-STEPS_SHOWN = 2
+STEPS_SHOWN = 3
 
 
 def red_lines(report: Report, width: int) -> Iterable[Line]:
@@ -321,10 +338,11 @@ def _next(cause: Cause, report: Report, width: int) -> Iterable[Line]:
     shown = {_facts(cell) for cell in cause.cells[:CELLS_SHOWN]}
     steps = next_steps(text for text in cause.remedies if not any(text in facts for facts in shown))
     for step in steps[:STEPS_SHOWN]:
+        word = "then" if step.is_later else "next"
         if not step.command:
-            yield from wrapped(f"next: {step.words}", width, "plain")
+            yield from wrapped(f"{word}: {step.words}", width, "plain")
             continue
-        yield Line(f"  next: {step.command}", COMMAND)
+        yield Line(f"  {word}: {step.command}", COMMAND)
         if step.words:
             yield from wrapped(step.words, width, "plain", indent=8)
         if step.more:

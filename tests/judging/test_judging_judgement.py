@@ -7,7 +7,7 @@ import re
 import pytest
 from judged_numbers import ELSEWHERE, HERE, NODE, TODAY, agreement, expected, judged, measured, per, top1
 
-from qbench.judging import Expectation, GateState, Outcome, QuarantineEntry, Rules, State, Tolerance
+from qbench.judging import THEN, Expectation, GateState, Outcome, QuarantineEntry, Rules, State, Tolerance
 from qbench.judging.verdict import LONGEST
 from qbench.number_text import distance_text, settled
 
@@ -71,7 +71,10 @@ def test_predictions_that_changed_within_tolerance_have_drifted():
     verdict = judged(now, expected(measured()))
     assert verdict.outcome is Outcome.DRIFTED
     assert "2 of 2 metrics changed: top1 760 → 759, agreement@photo_crops 470 → 469" in gate(verdict, "drift").detail
-    assert verdict.remedy == f'pytest "{NODE}" --qbench-accept=changed --qbench-reason "…"'
+    accept = f'pytest "{NODE}" --qbench-accept=changed --qbench-reason "…" if it is intended'
+    look, bisect = "qbench compare last-green latest", f'qbench bisect commits --good last-green "{NODE}"'
+    assert verdict.remedy.split(THEN) == [look, bisect, accept]  # accepting is the last thing to do
+    assert judged(now, expected(measured()), node_id="tests/test_mine.py::test_m").remedy.count(THEN) == 1
 
 
 def test_drift_sees_predictions_that_leave_every_count_alone():
@@ -150,6 +153,15 @@ def test_missing_baselines_say_what_to_type():
     assert verdict.outcome is Outcome.MISSING
     assert verdict.headline == "no baseline of mobilenet_v2 in suite smoke"
     assert verdict.remedy == f'pytest "{MODEL}" --qbench-accept-fp32 --qbench-accept=new'
+
+
+def test_a_cell_without_accepted_result_that_fails_stays_red_when_it_is_accepted():
+    fresh = expected(measured(), accepted={}, cell_known=False)
+    fails, passes = judged(measured(top1(700)), fresh), judged(measured(), fresh)
+    assert (fails.outcome, passes.outcome) == (Outcome.MISSING, Outcome.MISSING)
+    assert "this stays red" in fails.remedy
+    assert passes.remedy == f'pytest "{NODE}" --qbench-accept=new'
+    assert fails.remedy.startswith(passes.remedy)
 
 
 def test_a_cell_nobody_accepted_is_missing_and_shows_its_numbers():

@@ -6,6 +6,7 @@ import pytest
 from reporting_findings import make_finding
 from reporting_histories import make_cell, make_run
 
+from qbench.judging import THEN
 from qbench.reporting import build_report, styled_lines
 from qbench.reporting.terminal import Step, next_steps, place_of, wrapped
 from qbench.tracking import cell_of_line, finding_line
@@ -103,3 +104,19 @@ def test_of_cells_that_lose_alike_each_finding_says_whose_it_is():
     (alike,) = said(2)
     assert alike.startswith("worst: ")
     assert sorted(said(3)) == ["engine: no node is suspected", f"ort-cpu, ort-noopt: {alike}"]
+
+
+def drifted(number):
+    node = f'"suites/s.qbench.toml::m::b+s{number}"'
+    bisect = f"qbench bisect commits --good last-green {node}"
+    return THEN.join(["qbench compare last-green latest", bisect, f"pytest {node} --qbench-accept=changed if so"])
+
+
+def test_the_steps_of_a_remedy_stay_in_their_order_and_a_commit_is_searched_for_one_cell():
+    look, bisect, accept = next_steps(map(drifted, range(2)))
+    assert look == Step("qbench compare last-green latest")
+    assert bisect == Step(
+        'qbench bisect commits --good last-green "suites/s.qbench.toml::m::b+s0"', more=1, is_later=True
+    )
+    both = '"suites/s.qbench.toml::m::b+s0" "suites/s.qbench.toml::m::b+s1"'
+    assert accept == Step(f"pytest {both} --qbench-accept=changed", "if so", is_later=True)
