@@ -12,6 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
+SITE := $(VENV)/.site
 PYTEST := $(BIN)/python -m pytest
 REPORTS := --qbench-report html --qbench-report md --qbench-report png
 
@@ -22,7 +23,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench operators detection test golden test-slow test-oracles lint format nightly report doctor benchmarks bias-table zoo-table help clean
+.PHONY: setup bench operators detection test golden test-slow test-oracles lint format nightly report doctor benchmarks bias-table zoo-table docs docs-serve help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -63,6 +64,13 @@ nightly: $(STAMP)  ## run the nightly suite, add to the history, write the repor
 detection: $(STAMP)  ## put every fault of the catalogue into real networks and write docs/detection.md (an hour)
 	$(BIN)/python benchmarks/detection.py --reruns 500 --write
 
+docs: $(SITE)  ## build the documentation into site/, and check its links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "open site/index.html"
+
+docs-serve: $(SITE)  ## show the documentation while you write it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
+
 report: $(STAMP)  ## draw the report again from the history alone
 	$(BIN)/qbench report
 
@@ -92,6 +100,11 @@ $(ORACLES): $(STAMP)
 	@echo "installing the engines of the extra 'oracle'"
 	@if $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[oracle]"; \
 		then touch $(ORACLES); else echo "the extra 'oracle' cannot be installed here: tests that need it skip" >&2; fi
+
+$(SITE): $(STAMP)
+	@echo "installing the extra 'docs'"
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[docs]"
+	@touch $(SITE)
 
 help:  ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'

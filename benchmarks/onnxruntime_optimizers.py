@@ -2,7 +2,7 @@
 
     python benchmarks/onnxruntime_optimizers.py [--write]
 
-``--write`` puts both tables into ``docs/optimizers.md``; without it they are printed.
+``--write`` puts both tables into ``docs/evidence/optimizers.md``; without it they are printed.
 """
 
 import re
@@ -15,7 +15,7 @@ from onnxruntime_quantizer import largest_errors, quantizer_cases
 from qbench.diagnosis import CaseResult, measure_case, optimizer_cases
 from qbench.storage import write_text
 
-_PAGE = Path(__file__).parents[1] / "docs" / "optimizers.md"
+_PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "optimizers.md"
 _CAUSES = (("tie", "tie"), ("one step", "one_step"), ("clamp", "clamp"), ("real", "real"))
 
 

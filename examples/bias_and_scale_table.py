@@ -1,4 +1,4 @@
-"""Measures bias-and-scale.qbench.toml and writes the tables of docs/bias-and-scale.md.
+"""Measures bias-and-scale.qbench.toml and writes the tables of docs/evidence/bias-and-scale.md.
 
     python examples/bias_and_scale_table.py                  all three networks, then the tables; 40 minutes
     python examples/bias_and_scale_table.py fashion_preact   that network anew, then the tables
@@ -26,7 +26,7 @@ from qbench.suite import Bench, PlannedCell, Settings, expand, gather, load_suit
 HERE = Path(__file__).parent
 SUITE = HERE / "bias-and-scale.qbench.toml"
 RECORD = HERE / "bias-and-scale.jsonl"
-PAGE = HERE.parent / "docs" / "bias-and-scale.md"
+PAGE = HERE.parent / "docs" / "evidence" / "bias-and-scale.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 Line = dict[str, Any]

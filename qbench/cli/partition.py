@@ -18,9 +18,7 @@ _SHOWN = 6
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench partition``."""
     parser.add_argument("model", metavar="MODEL", help="a quantized ONNX file, in QDQ form")
-    parser.add_argument(
-        "--device", metavar="D", required=True, help="the device: a name (docs/partition.md) or a .toml"
-    )
+    parser.add_argument("--device", metavar="D", required=True, help="the device: a name (docs/passes.md) or a .toml")
     declare_json(parser)
 
 

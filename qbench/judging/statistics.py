@@ -63,7 +63,9 @@ def paired_interval(
     """Two-sided interval for the change in accuracy, as fractions; negative is loss.
 
     Args:
-        losses, gains, n: samples right before and wrong now, the reverse, and all there are.
+        losses: samples right before and wrong now.
+        gains: samples wrong before and right now.
+        n: all samples.
         confidence: in (0, 1).
         method: ``tango`` for verdicts, ``bonett-price`` for display, ``newcombe`` as a second opinion.
         both_right: samples right both times. Only ``newcombe`` depends on it; None counts every sample that did not

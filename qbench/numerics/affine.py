@@ -44,14 +44,16 @@ def choose_qparams(
     """The grid with the smallest scale that covers [low, high] and zero.
 
     Args:
-        low, high: numbers, or arrays of one shape: 1-d per channel, the blocks' shape per block.
+        low: the lower end, a number, or an array: 1-d per channel, the blocks' shape per block.
+        high: the upper end, of the same shape.
         qtype: the grid, or its name.
         symmetry: ``symmetric`` keeps the zero point at 0 (2^(bits−1) if unsigned); ``symmetric_unsigned`` puts it at
             qmin where low ≥ 0 and is symmetric elsewhere.
         narrow_range: leave out the lowest level.
         scale_kind: ``pow2`` rounds the scale up to a power of two (at most 2¹²⁷), ``pow2_nearest`` to the nearest in
             ratio (the ends may then saturate), before the zero point is chosen.
-        axis, block_size: granularity, as in ``QParams``.
+        axis: of the channels or blocks, as in ``QParams``.
+        block_size: elements of a block, as in ``QParams``.
 
     Raises:
         InputError: a range that is not finite or runs backwards, an unknown grid or family, arrays without an axis,

@@ -227,9 +227,12 @@ def add_quantized(  # noqa: PLR0917 - the order that users rely on
     """The sum on the output's grid.
 
     Args:
-        a, b: levels of shapes that broadcast.
-        a_qparams, b_qparams, out_qparams: grids per tensor.
-        arithmetic: a machine or its name; of its overrides, those of Add hold.
+        a: quantized values, of a shape that broadcasts with that of ``b``.
+        b: quantized values.
+        a_qparams: per tensor, of ``a``.
+        b_qparams: per tensor, of ``b``.
+        out_qparams: per tensor, of the sum.
+        arithmetic: an arithmetic or its name; of its overrides, those of Add hold.
 
     Returns:
         An array of the broadcast shape and the output grid's storage dtype.

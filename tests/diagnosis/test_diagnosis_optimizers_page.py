@@ -1,4 +1,4 @@
-"""The tables of docs/optimizers.md are those its benchmark makes, and ONNX Runtime's quantizer errs as they say."""
+"""The tables of docs/evidence/optimizers.md are those of its benchmark, and ONNX Runtime's quantizer errs as they say."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from qbench.host import architecture
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "optimizers.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "evidence" / "optimizers.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

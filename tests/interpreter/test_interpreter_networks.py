@@ -1,4 +1,4 @@
-"""Trained networks, counted here and by ONNX Runtime: every logit equal, as docs/arithmetics.md says."""
+"""Trained networks, counted here and by ONNX Runtime: every logit equal, as docs/evidence/arithmetics.md says."""
 
 import functools
 from collections.abc import Mapping

@@ -157,6 +157,6 @@ def test_a_profile_from_before_equalizing_is_refused(pipeline: str) -> None:
 
 
 def test_the_page_tells_every_pipeline() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "canonical.md").read_text()
-    table = page.partition("## Pipelines")[2].partition("\n## ")[0]
+    page = (Path(__file__).parents[2] / "docs" / "quantizer.md").read_text()
+    table = page.partition("## Canonical form")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == set(CANONICAL)

@@ -319,7 +319,7 @@ def test_inner_slots_survive_a_file(tmp_path: Any) -> None:
 
 
 def test_the_schema_in_the_docs_is_one() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "bias.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "quantizer.md").read_text(encoding="utf-8")
     table = tomllib.loads(text.partition("```toml\n")[2].partition("```")[0])
     schema = schema_from_table({"name": "tqt", **table}, "docs")
     plan, _ = planned(SUBJECTS["conv_relu"](), schema)
