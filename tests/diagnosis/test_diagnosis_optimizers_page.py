@@ -1,4 +1,4 @@
-"""The tables of docs/evidence/optimizers.md are those of its benchmark, and ONNX Runtime's quantizer errs as they say."""
+"""The tables of docs/evidence/optimizers.md are those of its benchmark; ONNX Runtime's quantizer errs as they say."""
 
 from dataclasses import replace
 from pathlib import Path
