@@ -94,15 +94,7 @@ def _backend(backend: Any) -> str:  # noqa: ANN401 - a Backend
 
 
 def _schema(schema: Any) -> str:  # noqa: ANN401 - a Schema
-    """Its first rule that puts something on a grid, and the number of other rules."""
-    for rule in schema.rules:
-        specs = (("activations", rule.activation or rule.input), ("weights", rule.weight))
-        parts = [f"{what} {spec}" for what, spec in specs if spec is not None]
-        parts += [f"biases {rule.bias}"] * (rule.bias is not None and rule.bias.kind.value != "float")
-        if parts:
-            more = len(schema.rules) - 1
-            return ", ".join(parts) + (f"; {more} more rule{'s' * (more > 1)}" if more else "")
-    return "keeps everything in float"
+    return str(schema.summary)
 
 
 def _arithmetic(arithmetic: Any) -> str:  # noqa: ANN401 - an Arithmetic, whose import would load numpy
@@ -110,7 +102,7 @@ def _arithmetic(arithmetic: Any) -> str:  # noqa: ANN401 - an Arithmetic, whose 
 
 
 def _metric(metric: Any) -> str:  # noqa: ANN401 - a Metric
-    return f"{metric.title}; against {metric.against.value}, {metric.direction.value} is better"
+    return str(metric.summary)
 
 
 def _pass(one: Any) -> str:  # noqa: ANN401 - a Pass

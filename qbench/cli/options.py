@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from qbench.cli.command import count_from_one
 from qbench.errors import InputError
 from qbench.extension import Extension
-from qbench.storage import read_toml, require_writable
+from qbench.storage import read_project, require_writable
 
 if TYPE_CHECKING:
     from qbench.backends import Backend
@@ -291,19 +291,17 @@ def extensions_of_command(texts: Sequence[str], folder: Path) -> tuple[Extension
 
 def _folder_texts(folder: Path) -> list[tuple[str, str]]:
     """``MODULE:NAME`` of each extension of ``folder``, and the file that names it."""
-    project = folder / "pyproject.toml"
-    if project.is_file():
-        table = read_toml(project).get("tool", {}).get("qbench", {})
-        if "extensions" in table:
-            texts = table["extensions"]
-            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-                raise InputError(
-                    f"Reading [tool.qbench] of '{project.name}'",
-                    found=f"extensions = {texts!r}",
-                    expected='a list such as ["conftest:pytest_qbench_extension"]',
-                    remedy="Correct it; an empty list reads none.",
-                )
-            return [(text, project.name) for text in texts]
+    table = read_project(folder)
+    if "extensions" in table:
+        texts = table["extensions"]
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise InputError(
+                "Reading [tool.qbench] of 'pyproject.toml'",
+                found=f"extensions = {texts!r}",
+                expected='a list such as ["conftest:pytest_qbench_extension"]',
+                remedy="Correct it; an empty list reads none.",
+            )
+        return [(text, "pyproject.toml") for text in texts]
     conftest = folder / "conftest.py"
     if conftest.is_file() and _HOOK in conftest.read_text(encoding="utf-8", errors="replace"):
         return [(f"conftest:{_HOOK}", conftest.name)]

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,12 +113,23 @@ def _memory(arguments: argparse.Namespace, runs: "Sequence[Run]") -> "Memory":
     """What was accepted for the cells of ``runs`` and the annotations of alerts, where the files exist."""
     from qbench.cli.history_files import equivalents_of
     from qbench.host import first_parents
-    from qbench.reporting import read_memory
+    from qbench.reporting import read_memory, read_repository
     from qbench.tracking import ANNOTATIONS_FILE
 
+    repository = read_repository(Path())
     notes = Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE)
     same = equivalents_of({run.suite for run in runs}, Path("suites"))
-    return read_memory(runs, Path(arguments.baselines), notes, parents=first_parents("."), equivalents=same)
+    memory = read_memory(runs, Path(arguments.baselines), notes, parents=first_parents("."), equivalents=same)
+    return replace(memory, repository=repository, meanings=_meanings(runs))
+
+
+def _meanings(runs: "Sequence[Run]") -> dict[str, str]:
+    """One line for each schema and metric of ``runs`` that is known here."""
+    from qbench.suite import gather, meanings
+
+    schemas = {record.schema for run in runs for record in run.cells}
+    metrics = {name for run in runs for record in run.cells for name in record.metrics}
+    return meanings(gather(suites=Path("suites")), schemas, metrics)
 
 
 def _tell_github(reports: "Sequence[Report]") -> None:

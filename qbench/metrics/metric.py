@@ -53,6 +53,11 @@ class Metric:
     resampled: Callable[[Answers, Labels, Answers], tuple[float, float] | None] | None = None
 
     @property
+    def summary(self) -> str:
+        """What it counts, in one line."""
+        return f"{self.title}; against {self.against.value}, {self.direction.value} is better"
+
+    @property
     def is_distance(self) -> bool:
         """Whether it is a distance from fp32, which a suite may limit; not a share of samples that agree."""
         agrees = self.proportion and self.direction is Direction.HIGHER

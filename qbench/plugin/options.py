@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from qbench.errors import InputError
+
 GITHUB = "github"
 REPORT_KINDS = ("html", "md", "png", "badge", "comment", GITHUB)
 SCOPES = ("new", "improved", "changed", "all")
@@ -163,6 +165,13 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         size_limits=_number(config, "size-limits", int, "a whole number from 1", lambda v: v >= 1),
     )
     _refuse_accepting(options, environment)
+    if "html" in options.report:
+        from qbench.reporting import read_repository
+
+        try:  # before hours of measuring, not after them
+            read_repository(config.rootpath)
+        except InputError as error:
+            raise pytest.UsageError(str(error)) from error
     return options
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +22,13 @@ from qbench.reporting import (
     build_reports,
     front_pages,
     read_memory,
+    read_repository,
     recent_runs,
     styled_lines,
     write_reports,
 )
 from qbench.storage import neutral_line
-from qbench.suite import QUARANTINE_SUFFIX, SUFFIX, approve_run, unneeded_entry_errors
+from qbench.suite import QUARANTINE_SUFFIX, SUFFIX, approve_run, gather, meanings, unneeded_entry_errors
 from qbench.tracking import (
     ANNOTATIONS_FILE,
     Acceptance,
@@ -122,6 +124,11 @@ def _report(recorder: Recorder) -> list[str]:
     same = {run.facts["suite"]: run.facts["equivalents"] for run in recorder.runs.values()}
     notes = options.history / ANNOTATIONS_FILE
     memory = read_memory(recent.runs, options.baselines, notes, parents=parents, equivalents=same)
+    if "html" in options.report:
+        cells = [cell for run in recorder.runs.values() for cell in run.cells]
+        known = gather(suites=next(map(Path, recorder.runs)).parent) if recorder.runs else gather()
+        lines = meanings(known, (cell.schema for cell in cells), (name for cell in cells for name in cell.metrics))
+        memory = replace(memory, repository=read_repository(recorder.config.rootpath), meanings=lines)
     reports = build_reports(recent.runs, memory=memory)
     files = {run.facts["suite"]: _short(Path(file), recorder.config) for file, run in recorder.runs.items()}
     if GITHUB in options.report:

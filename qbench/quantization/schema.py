@@ -186,6 +186,18 @@ class Schema:
             raise unknown_name(f"Reading the schema '{self.name}'", "canonical pipeline", self.canonical, CANONICAL)
 
     @property
+    def summary(self) -> str:
+        """Its first rule that quantizes something, in one line, and the number of other rules."""
+        for rule in self.rules:
+            specs = (("activations", rule.activation or rule.input), ("weights", rule.weight))
+            parts = [f"{what} {spec}" for what, spec in specs if spec is not None]
+            parts += [f"biases {rule.bias}"] * (rule.bias is not None and rule.bias.kind.value != "float")
+            if parts:
+                more = len(self.rules) - 1
+                return ", ".join(parts) + (f"; {more} more rule{'s' * (more > 1)}" if more else "")
+        return "keeps everything in float"
+
+    @property
     def wants_channels(self) -> bool:
         """Whether it requests qparams per channel for calibrated values; profiles keep channels only then."""
         specs = (rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT)

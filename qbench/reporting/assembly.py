@@ -157,10 +157,15 @@ AcceptedHits = Mapping[tuple[CellKey, str, str], AcceptedLevel]
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """``accepted`` are the results in the baselines, ``regressions`` what got worse in each suite."""
+    """``accepted`` are the results in the baselines, ``regressions`` what got worse in each suite.
+
+    ``repository`` is where commits are shown (``read_repository``); ``meanings``: one line for each schema and metric.
+    """
 
     accepted: AcceptedLevels = field(default_factory=dict)
     regressions: Mapping[str, tuple[Regression, ...]] = field(default_factory=dict)
+    repository: str = ""
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
     def accepted_in(self, suite: str) -> AcceptedHits:
         """What was accepted in ``suite``, by the keys of a report."""
@@ -339,6 +344,9 @@ def build_report(
         unsupported=_unsupported(cells),
         regressions=memory.regressions.get(suite, ()),
         findings=findings,
+        repository=memory.repository,
+        meanings=memory.meanings,
+        past=tuple(past),
     )
 
 

@@ -12,7 +12,7 @@ from qbench.reporting import format as words
 from qbench.reporting.chart import flips_svg, line_names, sparkline_svg, trend_svg
 from qbench.reporting.findings_view import Found, decibels, found_text, node_of
 from qbench.reporting.node_chart import heat_map, nodes_svg
-from qbench.reporting.places import TABS, Places, anchor_of, link
+from qbench.reporting.places import TABS, Places, anchor_of, commit_address, link
 from qbench.reporting.report import Report, alert_rows
 from qbench.reporting.run_comparison import Comparison
 from qbench.reporting.terminal import next_steps
@@ -270,7 +270,9 @@ def _environment() -> "Environment":
         _bound,
         _breakable,
         _node_name,
+        _glossary,
         _has_charts,
+        _linked,
         unchanged_cells,
         _runs_data,
         _cells_of,
@@ -323,6 +325,37 @@ def _node_name(name: str) -> str:
 
     text = _breakable(name)
     return Markup(text.replace(".", Markup(".<wbr>")).replace("/", Markup("/<wbr>")))
+
+
+_COMMIT = re.compile(r"\b[0-9a-f]{7,40}\b")
+_SHOWN = 9
+"""Digits of a commit in a report, where git does not give a longer name."""
+
+
+def _linked(text: object, report: Report) -> str:
+    """``text``, escaped, whose commits lead to the repository, where that is known."""
+    from markupsafe import Markup, escape
+
+    words = str(text)
+    if not report.repository:
+        return escape(words)
+    known = {run.commit.split(" ")[0]: run.sha for run in report.runs if run.commit}
+    parts, end = [], 0
+    for found in _COMMIT.finditer(words):
+        commit = known.get(found[0], found[0] if len(found[0]) == _SHOWN else "")
+        if address := commit_address(report.repository, commit):
+            parts += [escape(words[end : found.start()]), Markup('<a href="{}">{}</a>').format(address, found[0])]
+            end = found.end()
+    return Markup("").join([*parts, escape(words[end:])])
+
+
+def _glossary(report: Report, model: str = "") -> list[tuple[str, str]]:
+    """(name, one line) of the schemas and metrics of the cells (of ``model``), and of a variant, where known."""
+    cells = [cell for cell in report.cells if model in ("", cell.key.model)]
+    names = [cell.key.schema for cell in cells] + [metric.name for cell in cells for metric in cell.metrics]
+    found = [(name, report.meanings[name]) for name in dict.fromkeys(names) if name in report.meanings]
+    variants = dict.fromkeys(cell.key.variant for cell in cells if cell.key.variant)
+    return [*found, *((f"+{name}", f"with the settings of the variant '{name}' in the suite") for name in variants)]
 
 
 def _bound(words: str) -> str:

@@ -8,8 +8,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
-from qbench.errors import StoreError
+from qbench.errors import InputError, StoreError
+from qbench.storage import read_project
 
 TABS: Mapping[str, str] = MappingProxyType(
     {
@@ -65,6 +67,51 @@ def anchor_of(*names: str) -> str:
     text = "--".join(names)
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in text)
     return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+# Commits on pages lead to the repository of the project, where pyproject.toml names it:
+#
+#     [tool.qbench]
+#     repository = "https://github.com/owner/name"     or an address with {commit} where the commit belongs
+
+_HASH = re.compile(r"[0-9a-f]{7,64}")
+_ADDRESS = re.compile(r"https?://[^\s\"'<>\\{}]+")
+COMMIT = "{commit}"
+
+
+def read_repository(folder: Path) -> str:
+    """``[tool.qbench] repository`` of the pyproject.toml in ``folder``: where commits are shown; empty: not set.
+
+    Raises:
+        InputError: it is not the http or https address of a repository, or holds a user's name or password.
+    """
+    text = read_project(folder).get("repository", "")
+    if text == "":
+        return ""
+    plain = text.replace(COMMIT, "", 1) if isinstance(text, str) else ""
+    try:
+        is_address = _ADDRESS.fullmatch(plain) is not None and bool(urlsplit(plain).hostname)
+        is_public = "@" not in urlsplit(plain).netloc
+    except ValueError:  # such as brackets that do not match
+        is_address = is_public = False
+    if not is_address or not is_public:
+        raise InputError(
+            "Reading [tool.qbench] of 'pyproject.toml'",
+            found="a repository with a user's name" if is_address else f"repository = {text!r}",
+            expected=f"an http or https address such as https://github.com/owner/name, or one with {COMMIT}",
+            remedy="Correct it, or leave it out: commits are then not linked.",
+        )
+    return str(text)
+
+
+def commit_address(repository: str, commit: str) -> str:
+    """Where ``repository`` shows ``commit``; empty where one of them is not known."""
+    if not repository or not _HASH.fullmatch(commit):
+        return ""
+    if COMMIT in repository:
+        return repository.replace(COMMIT, commit)
+    base = repository.rstrip("/").removesuffix(".git")
+    return f"{base}/{'commits' if urlsplit(base).hostname == 'bitbucket.org' else 'commit'}/{commit}"
 
 
 # Pages of an earlier report whose suite, model or cell has moved or no longer exists: a reader would take them for new.

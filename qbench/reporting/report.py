@@ -9,7 +9,7 @@ from qbench.number_text import percent, points
 from qbench.reporting.findings_view import Found
 from qbench.reporting.format import change_text, counted, value_text
 from qbench.reporting.trends import StepGroup, Trend
-from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView, RunView
+from qbench.reporting.view import ABSENT, CellKey, Cells, CellView, MetricView, RunView
 from qbench.tracking import Alert, Regression
 
 
@@ -39,6 +39,7 @@ class Report:
     ``runs`` are oldest → newest; positions in series count them. ``unsupported`` groups cells by reason.
     ``regressions`` are results that got worse and stayed worse, or slid away from accepted ones, with their rulings.
     ``findings`` are about cells that were localised: which node went wrong, why, and what repairs the cell.
+    ``past`` has the cells of each of ``runs``. ``repository`` shows commits; ``meanings`` explain schemas and metrics.
     """
 
     suite: str
@@ -57,6 +58,9 @@ class Report:
     unsupported: tuple[tuple[str, tuple[CellKey, ...]], ...] = ()
     regressions: tuple[Regression, ...] = ()
     findings: Mapping[CellKey, Found] = field(default_factory=dict)
+    repository: str = ""
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    past: tuple[Cells, ...] = ()
 
     @property
     def state(self) -> str:

@@ -138,6 +138,7 @@ class RunView:
     started: str
     commit: str
     processor: str
+    sha: str = ""
     facts: tuple[tuple[str, str], ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -244,6 +245,7 @@ def read_run(run: Run) -> RunView:
         started=readable_time(text_of(header.get("started"))),
         commit=commit_text(header.get("commit")),
         processor=text_of(environment.get("processor")),
+        sha=text_of(table_of(header.get("commit")).get("sha") or header.get("commit")),
         facts=tuple(_facts(environment)),
         versions=versions,
         notes=tuple(filter(None, map(text_of, run.notes))),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from qbench.storage.serialize import json_text as json_text
     from qbench.storage.serialize import plain as plain
     from qbench.storage.serialize import read_json as read_json
+    from qbench.storage.serialize import read_project as read_project
     from qbench.storage.serialize import read_toml as read_toml
     from qbench.storage.serialize import table_from_value as table_from_value
     from qbench.storage.serialize import toml_text as toml_text

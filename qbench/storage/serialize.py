@@ -90,6 +90,29 @@ def read_toml(path: Path) -> dict[str, Any]:
     raise InputError(f"Reading '{path}'", found=found, expected="a TOML file", remedy=remedy)
 
 
+def read_project(folder: Path) -> dict[str, Any]:
+    """``[tool.qbench]`` of the pyproject.toml in ``folder``; empty where one of them does not exist.
+
+    Raises:
+        InputError: the file is not TOML, or one of the two is no table.
+    """
+    path = folder / "pyproject.toml"
+    if not path.is_file():
+        return {}
+    table = read_toml(path)
+    for name in ("tool", "qbench"):
+        inner = table.get(name, {})
+        if not isinstance(inner, dict):
+            raise InputError(
+                f"Reading [tool.qbench] of '{path.name}'",
+                found=f"{name} = {inner!r}",
+                expected="a table",
+                remedy="Correct the file.",
+            )
+        table = inner
+    return table
+
+
 def read_json(path: Path, doing: str) -> dict[str, Any]:
     """The object in the JSON file at ``path``; ``doing`` is for the error.
 

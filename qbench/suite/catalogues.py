@@ -1,6 +1,7 @@
 """The catalogues of everything that a suite can name."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from qbench.backends import catalogue as backend_catalogue
 from qbench.backends import integer_backends
+from qbench.errors import QbenchError
 from qbench.extension import Catalogue, Extension, with_known
 from qbench.metrics import catalogue as metric_catalogue
 from qbench.passes import catalogue as pass_catalogue
@@ -68,6 +70,19 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
         operators=operators.extended(added),
         integer_backends=integer_backends(added),
     )
+
+
+def meanings(known: Catalogues, schemas: Iterable[str], metrics: Iterable[str]) -> dict[str, str]:
+    """One line for each of the ``schemas`` and ``metrics`` (as suites write them) that is known."""
+    found = {"fp32": "the float model as it is"}
+    for name in schemas:
+        with suppress(QbenchError):
+            found.setdefault(name, known.schemas.get(name).summary)
+    for name in metrics:
+        base, _, data = name.partition("@")
+        with suppress(QbenchError):
+            found[name] = known.metrics.get(base).summary + (f"; on the samples of {data}" if data else "")
+    return found
 
 
 def written_extensions(suites: Path) -> tuple[Extension, ...]:

@@ -2,16 +2,27 @@
 
 import posixpath
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from reporting_histories import edge_histories, nightly_history
+from reporting_histories import edge_histories, make_cell, make_run, nightly_history
 
 from qbench.errors import InputError, StoreError
-from qbench.reporting import build_report, build_reports, html_pages, markdown_text, newest_comparison, write_reports
+from qbench.reporting import (
+    Memory,
+    build_report,
+    build_reports,
+    html_pages,
+    markdown_text,
+    newest_comparison,
+    read_repository,
+    remember,
+    write_reports,
+)
 from qbench.reporting.html import is_unchanged
 from qbench.reporting.markdown import code, escaped
-from qbench.reporting.places import anchor_of, file_name, link
+from qbench.reporting.places import anchor_of, commit_address, file_name, link
 from qbench.reporting.png import charted_models, matrix_png, model_png, trend_frame
 
 
@@ -266,3 +277,63 @@ def test_other_suites_have_a_folder_of_their_own_and_are_linked():
     assert {"index.html", "suites/nightly/index.html", "suites/nightly/models/digits_cnn.html"} <= set(pages)
     assert 'href="suites/nightly/index.html"' in pages["index.html"]
     assert 'href="../../index.html"' in pages["suites/nightly/index.html"]
+
+
+HOUSE = "https://example.com/owner/name"
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        (HOUSE, f"{HOUSE}/commit/{'ab' * 20}"),
+        (f"{HOUSE}.git/", f"{HOUSE}/commit/{'ab' * 20}"),
+        ("https://bitbucket.org/o/n", f"https://bitbucket.org/o/n/commits/{'ab' * 20}"),
+        ("http://git.example.com/?p=n&h={commit}", f"http://git.example.com/?p=n&h={'ab' * 20}"),
+        ("", ""),
+    ],
+)
+def test_a_commit_leads_to_the_repository_that_the_project_names(written, address, tmp_path):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.qbench]\nrepository = {written!r}\n")
+    assert commit_address(read_repository(tmp_path), "ab" * 20) == address
+    assert commit_address(read_repository(tmp_path), "no commit") == ""
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *('"javascript:alert(1)"', '"ftp://example.com/n"', '"https://"', "7", "'https://a/b\">'", '"//example.com/n"'),
+        *('"https://ann:pw@a.com/n"', '"https://[::1/n"', '"https://a.com/{commit}/{commit}"', '"https://a.com/{x}"'),
+    ],
+)
+def test_what_is_no_public_address_is_refused_by_name(written, tmp_path):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.qbench]\nrepository = {written}\n")
+    with pytest.raises(InputError) as refused:
+        read_repository(tmp_path)
+    assert "repository" in str(refused.value)
+    assert "pw" not in str(refused.value)
+
+
+def test_commits_of_runs_are_links_on_every_page_that_names_them_and_nothing_else_is():
+    runs = nightly_history(34)
+    reports = build_reports(runs, memory=replace(remember(runs, accepted={}), repository=HOUSE))
+    pages = html_pages(reports, {"nightly": newest_comparison(runs)})
+    known = {run.commit for run in runs}
+    for path in ("index.html", "run.html", "compare.html", "models/mobilenet_v2.html"):
+        found = re.findall(rf'href="{HOUSE}/commit/([0-9a-f]+)"', pages[path])
+        assert found, path
+        assert {commit for commit in found if len(commit) == 40} <= known, path
+    assert pages["run.html"].count(f'href="{HOUSE}/commit/') >= len(runs)
+    plain = html_pages(build_reports(runs))
+    assert all("http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "") for page in plain.values())
+
+
+def test_schemas_and_metrics_are_explained_where_they_are_known():
+    cells = [make_cell("m", "ort-cpu", "w8a8_sym_pc", 0.001), make_cell("m", "ort-cpu", "mine", 0.001, variant="half")]
+    memory = Memory(meanings={"w8a8_sym_pc": "weights <int8>", "top1": "Top-1 accuracy", "other": "elsewhere"})
+    pages = html_pages(build_reports([make_run(cells)], memory=memory))
+    for path in ("index.html", "cells.html", "models/m.html"):
+        words = dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", pages[path]))
+        assert words["w8a8_sym_pc"] == "weights &lt;int8&gt;", path
+        assert words["top1"] == "Top-1 accuracy"
+        assert "+half" in words
+        assert "other" not in words
