@@ -66,7 +66,7 @@ def write_project(folder: Path) -> None:
         [numpy_helper.from_array(weight, f"w{index}") for index, weight in enumerate(weights)],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    save_model(model, folder / "net.onnx")
+    save_model(model, folder / "my_net.onnx")
     for name, count in (("val", 200), ("calibration", 64)):
         x = rng.normal(size=(count, 16)).astype(np.float32)
         labels = (np.maximum(x @ weights[0], 0) @ weights[1]).argmax(axis=1)
@@ -76,7 +76,6 @@ def write_project(folder: Path) -> None:
 def ran(folder: Path, cache: Path, answer: "multiprocessing.Queue[Ran]") -> None:
     """Run the suite in ``folder`` with ``cache``; in a process of its own."""
     os.chdir(folder)
-    os.environ["OWN_MODEL_FOLDER"] = str(folder)
     history = Path(tempfile.mkdtemp(dir=folder.parent))
     told = io.StringIO()
     options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest", "--qbench-localize=0"]

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 
 from qbench import save_model
+from qbench.cli import main
 from qbench.errors import InputError
 from qbench.metrics import AnswerKind, get_metric
 from qbench.storage import Cache, read_archive
 from qbench.subjects import Dataset, ReadyArray, get_dataset, get_model, prepare_samples
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+OWN = EXAMPLES / "own-model"
 PAGE = Path(__file__).parents[1] / "docs" / "own-models.md"
 
 
@@ -47,7 +49,7 @@ def pytest_in(folder: Path, *options: str) -> str:
 
 def test_runs_of_an_own_model_stay_out_of_git(tmp_path: Path) -> None:
     folder = tmp_path / "own"
-    shutil.copytree(EXAMPLES / "own-model", folder)
+    shutil.copytree(OWN, folder)
     for name in ("reports/history/run.jsonl", "reports/index.html", "baselines/mine/my_net.json"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
@@ -59,12 +61,28 @@ def test_runs_of_an_own_model_stay_out_of_git(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_own_model_is_accepted_and_then_watched(tmp_path: Path) -> None:
+def test_an_own_model_is_accepted_and_then_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example is what 'qbench init' writes, but for the workflows."""
     folder = tmp_path / "own"
-    shutil.copytree(EXAMPLES / "own-model", folder)
-    save_model(get_model("digits_cnn").graphs["model"](), folder / "net.onnx")
+    folder.mkdir()
+    save_model(get_model("digits_cnn").graphs["model"](), folder / "my_net.onnx")
     arrays(get_dataset("digits_test"), folder / "val.npz")
     arrays(get_dataset("digits_train").take(128), folder / "calibration.npz")
+    given = {path.name for path in folder.iterdir()}
+    monkeypatch.chdir(folder)
+    assert main(["init", "--model", "my_net.onnx", "--data", "val.npz", "--calib", "calibration.npz"]) == 0
+    written = {
+        path.relative_to(folder): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in given
+    }
+    example = {
+        path.relative_to(OWN): path.read_text()
+        for path in OWN.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert example.pop(Path("README.md"))
+    assert {path: text for path, text in written.items() if path.parts[0] != ".github"} == example
     assert " 6 accepted " in pytest_in(folder, "--qbench-accept-fp32", "--qbench-accept=new")
     assert " 6 passed " in pytest_in(folder)
     stored = (folder / "baselines/mine/my_net.json").read_text()

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from qbench.cli import accept_run, doctor, list_names, quarantine, run
+from qbench.cli import accept_run, doctor, init, list_names, quarantine, run
 from qbench.cli import bisect as bisect_actions
 from qbench.cli import compare_runs as compare_files
 from qbench.cli import diff as diff_sides
@@ -37,6 +37,7 @@ from qbench.lazy import defer_sympy
 from qbench.storage import neutral_text
 
 COMMANDS: tuple[Command, ...] = (
+    init.COMMAND,
     list_names.COMMAND,
     run.COMMAND,
     evaluate_model.COMMAND,
