@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from qbench.judging.cell import Cell as Cell
     from qbench.judging.cell import EnvironmentClass as EnvironmentClass
     from qbench.judging.cell import class_change as class_change
+    from qbench.judging.drift import NOTHING_ACCEPTED_FOR as NOTHING_ACCEPTED_FOR
     from qbench.judging.drift import Criterion as Criterion
     from qbench.judging.drift import arithmetic_change as arithmetic_change
     from qbench.judging.drift import broken_text as broken_text

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 8
 """Digits of a digest, for people."""
+NOTHING_ACCEPTED_FOR = "nothing accepted for "
+"""The detail of the drift gate in a class that is new to its cell begins with this."""
 RULE = "identical predictions in one environment class"
 
 
@@ -34,7 +36,7 @@ def drift_gates(measurement: Measurement, expectation: Expectation, rules: Rules
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
     if name is None:
         known = ", ".join(sorted(expectation.accepted))
-        elsewhere = f"nothing accepted for {measurement.environment} (accepted: {known})"
+        elsewhere = f"{NOTHING_ACCEPTED_FOR}{measurement.environment} (accepted: {known})"
         return (_gate(GateState.INCOMPARABLE, elsewhere if known else "nothing accepted yet"),)
     accepted, allowance = expectation.accepted[name], rules.allowance
     changes = _changes(measurement, expectation.kept.get(name, {}), allowance)

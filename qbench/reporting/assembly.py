@@ -9,7 +9,17 @@ from typing import Any
 
 from msgspec import structs
 
-from qbench.judging import FP32, IDEAL, Cell, LossParts, benjamini_hochberg, loss_midp, parts_of_counts
+from qbench.judging import (
+    FP32,
+    IDEAL,
+    NOTHING_ACCEPTED_FOR,
+    THEN,
+    Cell,
+    LossParts,
+    benjamini_hochberg,
+    loss_midp,
+    parts_of_counts,
+)
 from qbench.number_text import rough_percent, thousands
 from qbench.reporting.columns import READ
 from qbench.reporting.findings_view import findings_of, with_findings
@@ -327,6 +337,7 @@ def build_report(
     causes = group_causes(cells)
     accepted = memory.accepted_in(suite)
     trends = {cell.key: _trends(cell, past, views, accepted) for cell in cells if cell.metrics}
+    new_classes = _new_classes(cells)
     return Report(
         suite=suite,
         headline=headline_of(views[-1], cells, causes),
@@ -347,7 +358,41 @@ def build_report(
         repository=memory.repository,
         meanings=memory.meanings,
         past=tuple(past),
+        new_classes=new_classes,
+        class_remedy=_class_remedy(past, views) if new_classes else "",
     )
+
+
+def _new_classes(cells: Iterable[CellView]) -> tuple[str, ...]:
+    """The environment classes of ``cells`` in which nothing is accepted for a cell that has accepted results."""
+    return tuple(
+        dict.fromkeys(
+            cell.record.environment_class
+            for cell in cells
+            if cell.record.outcome not in ("quarantined", "accepted", ABSENT)
+            and any(
+                gate.kind == "drift" and gate.state == "incomparable" and gate.detail.startswith(NOTHING_ACCEPTED_FOR)
+                for gate in cell.record.gates
+            )
+        )
+    )
+
+
+def _class_remedy(past: Sequence[Cells], views: Sequence[RunView]) -> str:
+    """Compare the newest run with the last one of another class, then accept it; empty where it cannot be accepted.
+
+    A report of one run alone does not know the run before it and names it ``previous``.
+    """
+    now, classes = views[-1], {cell.record.environment_class for cell in past[-1].values()}
+    if not now.complete or now.limited or not now.path:
+        return ""
+    earlier = (
+        view.id
+        for cells, view in zip(reversed(past[:-1]), reversed(views[:-1]), strict=True)
+        if view.complete and any(cell.record.environment_class not in (*classes, "") for cell in cells.values())
+    )
+    before = next(earlier, "previous")
+    return f"qbench compare {before} {now.id} --across{THEN}qbench accept {now.id} --what new"
 
 
 def build_reports(runs: Sequence[Run], *, window: int = WINDOW, memory: Memory = NOTHING) -> tuple[Report, ...]:

@@ -15,7 +15,7 @@ from qbench.reporting.node_chart import heat_map, nodes_svg
 from qbench.reporting.places import TABS, Places, anchor_of, commit_address, link
 from qbench.reporting.report import Report, alert_rows
 from qbench.reporting.run_comparison import Comparison
-from qbench.reporting.terminal import next_steps
+from qbench.reporting.terminal import class_sentence, next_steps
 from qbench.reporting.trends import StepGroup, Trend, is_eventful
 from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView
 from qbench.storage import visible
@@ -284,6 +284,7 @@ def _environment() -> "Environment":
         _neighbours,
         _with_outcome,
         alert_rows,
+        class_sentence,
         heat_map,
         line_names,
         next_steps,

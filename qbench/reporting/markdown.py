@@ -21,7 +21,7 @@ from qbench.reporting.format import (
     value_text,
 )
 from qbench.reporting.report import Cause, Matrix, Report, alert_rows
-from qbench.reporting.terminal import Step, next_steps
+from qbench.reporting.terminal import Step, class_sentence, next_steps
 from qbench.reporting.view import CellView
 from qbench.storage import visible
 
@@ -93,6 +93,9 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
 def _notices(report: Report) -> Iterable[str]:
     if report.notices:
         yield "\n".join(f"> {escaped(notice)}  " for notice in report.notices[:ROWS_SHOWN])
+    if report.class_remedy:
+        steps = "\n".join(f"- {_step(step)}" for step in next_steps([report.class_remedy]))
+        yield f"{escaped(class_sentence(report))}. Next:\n\n{steps}"
 
 
 def markdown_table(heads: Sequence[str], right: int, rows: Iterable[Sequence[str]]) -> str:

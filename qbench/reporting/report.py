@@ -40,6 +40,8 @@ class Report:
     ``regressions`` are results that got worse and stayed worse, or slid away from accepted ones, with their rulings.
     ``findings`` are about cells that were localised: which node went wrong, why, and what repairs the cell.
     ``past`` has the cells of each of ``runs``. ``repository`` shows commits; ``meanings`` explain schemas and metrics.
+    ``new_classes``: environment classes for which nothing is accepted though something is for others: nothing gates
+    drift there. ``class_remedy``: what to type then; empty elsewhere.
     """
 
     suite: str
@@ -61,6 +63,8 @@ class Report:
     repository: str = ""
     meanings: Mapping[str, str] = field(default_factory=dict)
     past: tuple[Cells, ...] = ()
+    new_classes: tuple[str, ...] = ()
+    class_remedy: str = ""
 
     @property
     def state(self) -> str:

@@ -499,6 +499,11 @@ def _lines(report: Report, width: int) -> Iterable[Line]:
         yield line if fits else Line(line.text[: width - 1] + "…", line.tone)
 
 
+def class_sentence(report: Report) -> str:
+    """What the new classes of ``report`` mean."""
+    return f"nothing is accepted for {', '.join(report.new_classes)} yet, so drift does not gate there"
+
+
 def _closing(report: Report, width: int) -> Iterable[Line]:
     """Steps at the newest runs, unsupported reasons, notices, and last the sentence that matters."""
     yield Line("")
@@ -519,6 +524,10 @@ def _closing(report: Report, width: int) -> Iterable[Line]:
         yield from wrapped(f"note: {notice}", width, "warn", indent=0)
     if len(notices) > NOTICES:
         yield Line(f"and {counted(len(notices) - NOTICES, 'more notice')}", "muted")
+    if report.class_remedy:
+        yield from wrapped(class_sentence(report), width, "warn", indent=0)
+        for step in next_steps([report.class_remedy]):
+            yield Line(f"  {'then' if step.is_later else 'next'}: {step.command}", COMMAND)
     if report.step_groups or report.unsupported or notices:
         yield Line("")
     sentence = f"{report.suite}: {report.headline}" if report.suite else report.headline

@@ -78,6 +78,10 @@ def test_drift_on_another_processor_is_a_notice(project, monkeypatch):
     assert result.parseoutcomes() == {"passed": 8}
     result.stdout.fnmatch_lines(["note: nothing accepted for arm64-test+onnxruntime-*(accepted: x64-test*"])
     assert project.lines(kind="environment")[0]["processor"] == "arm64-test"
+    run = project.lines(kind="run")[0]["id"]
+    result.stdout.fnmatch_lines(
+        [f"*next: qbench compare previous {run} --across", f"*then: qbench accept {run} --what new"]
+    )
 
 
 @pytest.mark.parametrize(
