@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from qbench.cli import accept_run, doctor, init, list_names, quarantine, run
+from qbench.cli import accept_run, completion, doctor, init, list_names, quarantine, run
 from qbench.cli import bisect as bisect_actions
 from qbench.cli import compare_runs as compare_files
 from qbench.cli import diff as diff_sides
@@ -58,12 +58,15 @@ COMMANDS: tuple[Command, ...] = (
     history_actions.COMMAND,
     bisect_actions.COMMAND,
     doctor.COMMAND,
+    completion.COMMAND,
 )
 _CODES = "exit codes: 0 fine, 1 gate failed, 2 usage or bad input, 3 incomparable,\n  4 incomplete run"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in ``argv`` (the process's own arguments when None); its exit code."""
+    if "_ARGCOMPLETE" in os.environ and argv is None:  # a shell asks for the words that can follow
+        completion.complete(build_parser())
     words = list(sys.argv[1:] if argv is None else argv)
     defer_sympy()
     if words[:1] == ["help"]:  # help VERB is VERB --help
