@@ -170,6 +170,8 @@ class ComparedSides:
 
     Args:
         left, right: the settings of each side. samples: their number. found: graph → what differs.
+        came: the form in which the model of each side came, ``float`` or a quantized one.
+        next_step: the command that finds the cause, where there is one.
         ranks: whether the model ranks classes. case: the smallest failing input, and the folder it was saved in.
         case_note: why there is no case, where one was requested.
     """
@@ -178,13 +180,15 @@ class ComparedSides:
     right: SideText
     samples: int
     found: "Mapping[str, SideDifferences]"
+    came: tuple[str, str] = ("float", "float")
+    next_step: str = ""
     ranks: bool
     case: "tuple[FailingCase, Path] | None" = None
     case_note: str = ""
 
     @property
     def are_equal(self) -> bool:
-        """Whether no output of any graph differs."""
+        """Whether no output of any graph differs by more than the tolerance."""
         return all(one.are_equal for one in self.found.values())
 
 
@@ -194,26 +198,81 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
     Raises:
         QbenchError: the model, the data or a name is wrong, or a backend does not run its graph.
     """
-    from qbench.backends import get_backend
-    from qbench.diagnosis import SideComparison
-    from qbench.evaluation import FLOAT_BACKEND, build_subject, subject_artifacts
+    from qbench.diagnosis import Allowed, SideComparison
 
     left = SideText().saying(arguments.left)
     right = left.saying(arguments.right)
-    subject = build_subject(arguments.model, arguments.data, arguments.calib, [], arguments.calib_count)
-    cache = choose_cache(arguments.cache)
-    shared = subject_artifacts(subject, get_backend(FLOAT_BACKEND), cache)
-    sides = [_sides(text, name, shared, arguments) for name, text in (("left", left), ("right", right))]
-    samples = _first(shared.samples(next(iter(subject.data.values()))), arguments.samples)
+    if arguments.other is not None and arguments.save_case is not None:
+        raise _mistake(arguments, "--save-case with two models", "one model: a test case is of one graph")
+    shared = _artifacts(arguments, arguments.model)
+    other = shared if arguments.other is None else _artifacts(arguments, arguments.other)
+    came = (_form(shared), _form(other))
+    if came[1] != FLOAT and "schema" not in arguments.right:  # it is the left model that --left has quantized
+        right = replace(right, schema=FLOAT)
+    sides = [_sides(left, "left", shared, arguments), _sides(right, "right", other, arguments)]
+    _align(arguments, came, sides)
+    samples = _first(shared.samples(next(iter(shared.subject.data.values()))), arguments.samples)
+    allowed = Allowed(arguments.atol, arguments.rtol)
     with ExitStack() as stack:
-        runners = {name: stack.enter_context(SideComparison(one, sides[1][name])) for name, one in sides[0].items()}
-        answers = subject.model.task.answer(runners, samples)
+        runners = {
+            name: stack.enter_context(SideComparison(one, sides[1][name], allowed)) for name, one in sides[0].items()
+        }
+        answers = shared.subject.model.task.answer(runners, samples)
         found = {name: runner.compared() for name, runner in runners.items()}
-    compared = ComparedSides(left=left, right=right, samples=len(samples), found=found, ranks=answers.form == "ranking")
+    left, right = (
+        replace(text, schema="") if form != FLOAT else text for text, form in zip((left, right), came, strict=True)
+    )
+    compared = ComparedSides(
+        left=left, right=right, samples=len(samples), found=found, came=came, ranks=answers.form == "ranking"
+    )
+    compared = replace(compared, next_step=_next_step(arguments, compared))
     if arguments.save_case is None:
         return compared
     case, note = _saved_case(Path(arguments.save_case), sides[0], sides[1], shared, samples)
     return replace(compared, case=case, case_note=note)
+
+
+def _artifacts(arguments: argparse.Namespace, model: str) -> "SubjectArtifacts":
+    from qbench.backends import get_backend
+    from qbench.evaluation import FLOAT_BACKEND, build_subject, subject_artifacts
+
+    subject = build_subject(model, arguments.data, arguments.calib, [], arguments.calib_count)
+    return subject_artifacts(subject, get_backend(FLOAT_BACKEND), choose_cache(arguments.cache))
+
+
+def _form(shared: "SubjectArtifacts") -> str:
+    """The form in which the graphs came: float, or the first quantized form."""
+    from qbench.graph import form_of
+    from qbench.quantization import is_quantized
+
+    return next((form_of(model).value for model in shared.graphs.values() if is_quantized(model)), FLOAT)
+
+
+def _align(arguments: argparse.Namespace, came: tuple[str, str], sides: "Sequence[dict[str, Side]]") -> None:
+    """Check that two models have the same graphs; a quantized one of two is aligned by the values of the float one."""
+    ours, theirs = sides
+    if set(ours) != set(theirs):
+        found = f"the graphs {', '.join(ours)} and {', '.join(theirs)}"
+        raise _mistake(arguments, found, "models of the same graphs")
+    if arguments.other is not None and (came[0] == FLOAT) != (came[1] == FLOAT):
+        quantized, floats = (ours, theirs) if came[0] != FLOAT else (theirs, ours)
+        for name, side in quantized.items():
+            quantized[name] = replace(side, original=floats[name].original)
+
+
+def _next_step(arguments: argparse.Namespace, compared: ComparedSides) -> str:
+    """The command that finds the cause of a difference; empty where none does."""
+    if compared.are_equal or arguments.other is not None:
+        return ""
+    right, data = compared.right, f"--data {shlex.quote(arguments.data)}"
+    model = shlex.quote(arguments.model)
+    if compared.came[0] == FLOAT and right.schema != FLOAT and compared.left.schema == FLOAT:
+        calib = f" --calib {shlex.quote(arguments.calib)}" if arguments.calib else ""
+        return f"qbench localize {model} --backend {right.backend} --schema {right.schema} {data}{calib}"
+    engines = {"ort-cpu", "ort-cpu-noopt", "ort-cpu-precise"}
+    if compared.came[0] != FLOAT and {compared.left.backend, right.backend} <= engines:
+        return f"qbench optimizers {model} {data}"
+    return ""
 
 
 def _first(samples: "Samples", count: int) -> "Samples":
@@ -232,7 +291,8 @@ def _sides(text: SideText, name: str, shared: "SubjectArtifacts", arguments: arg
     if came:
         if text.schema != FLOAT:
             raise _mistake(arguments, f"schema={text.schema} for a model that is quantized already", "no schema")
-        originals, quantized = shared.graphs, {graph: _in_pairs(model) for graph, model in came.items()}
+        quantized = {graph: _in_pairs(model) for graph, model in came.items()}
+        originals: Mapping[str, ir.Model] = {**shared.graphs, **quantized}
     elif text.schema == FLOAT:
         if rewriting is not None:
             raise _mistake(arguments, f"passes of the float model on the {name}", "a schema: passes run behind it")
@@ -305,6 +365,12 @@ _KEYS = "backend, schema, passes, policy, level, threads, python"
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench diff``."""
     declare_model(parser, "an ONNX file, float or in QDQ form")
+    parser.add_argument(
+        "other",
+        metavar="OTHER",
+        nargs="?",
+        help="another model, which the right side runs on the same samples; values of the same name are compared",
+    )
     declare_data(parser, "samples", is_required=True)
     declare_calibration(parser)
     parser.add_argument(
@@ -319,6 +385,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", metavar="N", type=count_from_one, default=64, help="use the first N samples (default: 64)"
     )
+    parser.add_argument(
+        "--atol",
+        metavar="A",
+        type=_distance,
+        default=0.0,
+        help="count values as equal that differ by at most A + R × |left|, as numpy does (default: 0)",
+    )
+    parser.add_argument("--rtol", metavar="R", type=_distance, default=0.0, help="R of the same sum (default: 0)")
     parser.add_argument(
         "--save-case",
         metavar="DIR",
@@ -337,8 +411,18 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_json(parser)
 
 
+def _distance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"found '{text}'; expected a number from 0, such as 1e-5")
+    return value
+
+
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Compare and print; 1 when an output differs, as other programs that are called so.
+    """Compare and print; 1 when an output differs by more than the tolerance, as other programs that are called so.
 
     Raises:
         QbenchError: the model, the data or a name is wrong, or a side does not run.
@@ -352,15 +436,24 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _print(arguments: argparse.Namespace, compared: "ComparedSides") -> None:
-    put(f"model  {arguments.model}, {counted(compared.samples, 'sample')} of {arguments.data}")
-    put(f"left   {compared.left.label}")
-    put(f"right  {compared.right.label}")
+    samples = f"{counted(compared.samples, 'sample')} of {arguments.data}"
+    if arguments.other is None:
+        put(f"model  {arguments.model}{_came(compared.came[0])}, {samples}")
+        put(f"left   {compared.left.label}")
+        put(f"right  {compared.right.label}")
+    else:
+        put(f"left   {arguments.model}{_came(compared.came[0])}, {compared.left.label}")
+        put(f"right  {arguments.other}{_came(compared.came[1])}, {compared.right.label}")
+        put(f"data   {samples}")
     for graph, found in compared.found.items():
         put()
-        put(f"{graph}: {_outputs(found, ranks=compared.ranks)}")
+        put(f"{graph}: {_outputs(arguments, found, ranks=compared.ranks)}")
         for how in found.how:
             put(f"  {how}")
         _print_nodes(found, arguments.top)
+    if compared.next_step:
+        put()
+        put(f"to find the cause: {compared.next_step}")
     if compared.case is not None:
         case, folder = compared.case
         put()
@@ -370,15 +463,22 @@ def _print(arguments: argparse.Namespace, compared: "ComparedSides") -> None:
         put(f"no test case: {compared.case_note}")
 
 
-def _outputs(found: "SideDifferences", *, ranks: bool) -> str:
+def _came(form: str) -> str:
+    return "" if form == FLOAT else f" (quantized, {form})"
+
+
+def _outputs(arguments: argparse.Namespace, found: "SideDifferences", *, ranks: bool) -> str:
     """The difference of the outputs in words."""
     from qbench.diagnosis import bound_of
 
     outputs = found.outputs
+    allowed = f"--atol {arguments.atol:g} --rtol {arguments.rtol:g}"
+    within = f" ({found.within} of them within {allowed}, not bit for bit)" if found.within else ""
     if found.are_equal:
-        return f"all {outputs.elements} outputs are equal"
+        return f"all {outputs.elements} outputs are equal{within}"
     flips = f"; the best class of {counted(found.flips, 'sample')} is another" if ranks and found.flips else ""
-    return f"{outputs.differing} of {outputs.elements} outputs differ, {bound_of(outputs)}{flips}"
+    within = f"; {found.within} more within {allowed}" if found.within else ""
+    return f"{outputs.differing} of {outputs.elements} outputs differ, {bound_of(outputs)}{within}{flips}"
 
 
 def _print_nodes(found: "SideDifferences", top: int) -> None:
@@ -390,6 +490,9 @@ def _print_nodes(found: "SideDifferences", top: int) -> None:
         else:
             put()
             put(f"first to differ: {first.node} ({first.value})")
+        if found.why:
+            put(f"why: {found.why}")
+        if first is not None:
             print_columns(_folded(found.nodes, top), ("node", "value", "differ", "of", "steps", "SQNR"))
         unlike = [node for node in found.nodes if node.differing]
         if len(unlike) > top:
@@ -447,11 +550,16 @@ def _table(arguments: argparse.Namespace, compared: "ComparedSides") -> dict[str
         }
     return {
         "model": arguments.model,
+        "other": arguments.other,
+        "came": list(compared.came),
         "data": arguments.data,
         "samples": compared.samples,
         "left": compared.left.label,
         "right": compared.right.label,
+        "atol": arguments.atol,
+        "rtol": arguments.rtol,
         "equal": compared.are_equal,
+        "next_step": compared.next_step,
         "graphs": {name: one(found) for name, found in compared.found.items()},
         "case": case,
         "case_note": compared.case_note,
@@ -460,7 +568,7 @@ def _table(arguments: argparse.Namespace, compared: "ComparedSides") -> dict[str
 
 COMMAND = Command(
     name="diff",
-    summary="find the first node at which two ways to run one model differ",
+    summary="find the first node at which two ways to run one model, or two models, differ",
     example="qbench diff int8.onnx --data test.npz --right backend=ort-cpu-noopt",
     declare=declare,
     execute=execute,

@@ -6,6 +6,7 @@ from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
     from qbench.diagnosis.capture import Budget as Budget
+    from qbench.diagnosis.diff.compare import Allowed as Allowed
     from qbench.diagnosis.diff.compare import NodeDifference as NodeDifference
     from qbench.diagnosis.diff.compare import Side as Side
     from qbench.diagnosis.diff.compare import SideComparison as SideComparison

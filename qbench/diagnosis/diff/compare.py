@@ -1,26 +1,38 @@
 """Two sides fed alike: what each side is, their outputs, and every value that both have."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Closing, Executor, Feeds, Unoptimized, in_slices, runs_as_written
+from qbench.backends import (
+    Array,
+    Backend,
+    Closing,
+    Executor,
+    Feeds,
+    Unoptimized,
+    arithmetic_of,
+    in_slices,
+    runs_as_written,
+)
 from qbench.calibration import Rows
 from qbench.diagnosis.engine.client import UnitSession, contained
 from qbench.diagnosis.engine.divergence import REAL_WIDTH, claimed_interpreter, engine_divergences
 from qbench.diagnosis.engine.shrink import FailingCase, smallest_case
+from qbench.diagnosis.lint import lint_products
 from qbench.diagnosis.tallies import ErrorTally
 from qbench.diagnosis.target import Target, bound_of, watches_itself
 from qbench.diagnosis.unit_runs import Units
 from qbench.diagnosis.units import QuantizedUnit
-from qbench.errors import InputError
+from qbench.errors import InputError, QbenchError
 from qbench.evaluation import OutputSteps, steps_of
 from qbench.graph import Form, form_of, node_key, values_by_name
 from qbench.judging import Unaligned
 from qbench.metrics import Differences, count_differences, unequal
+from qbench.number_text import rough_percent
 
 # One side of a comparison: a model by a schema or in float, on a backend.
 
@@ -72,6 +84,23 @@ class Side:
         return (backend.unoptimized() if isinstance(backend, Unoptimized) else None) or backend
 
 
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Differences that count as equal: |right − left| ≤ atol + rtol · |left|, of real values, as numpy has them."""
+
+    atol: float = 0.0
+    rtol: float = 0.0
+
+    def equal(self, left: Array, right: Array) -> Array:
+        """Where two arrays of one shape are equal in this sense: bool; NaN and infinities never by a tolerance."""
+        if not (self.atol or self.rtol) or left.dtype.kind not in "fiu" or right.dtype.kind not in "fiu":
+            return np.zeros(left.shape, np.bool_)
+        ours, theirs = left.astype(np.float64), right.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            near: Array = np.abs(theirs - ours) <= self.atol + self.rtol * np.abs(ours)
+        return near & np.isfinite(ours) & np.isfinite(theirs)
+
+
 # Two sides compared on the same inputs: their outputs, and every value that both have.
 
 # The values of one side by their names in fp32, without changing what runs.
@@ -97,6 +126,7 @@ class SideRun:
 
     Args:
         how: where values come from, in a sentence. apart: outputs of the tapped run compared with the untapped ones.
+        renamed: names of the feeds of both sides → those of this graph, where they differ.
     """
 
     side: Side
@@ -105,12 +135,14 @@ class SideRun:
     how: str
     apart: Differences = field(default_factory=Differences)
     crashes: dict[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
     _whole: Executor | None = None
     _tapped: Executor | None = None
     _units: tuple[UnitSession, ...] = ()
 
     def run(self, feeds: Feeds) -> tuple[dict[str, Array], dict[str, Array]]:
         """The untapped outputs of one batch, and the watched values by their names in this graph."""
+        feeds = {self.renamed.get(name, name): array for name, array in feeds.items()}
         if self._tapped is not None and self._whole is None:
             seen = self._tapped.run(feeds)
             return seen, {**feeds, **seen}
@@ -150,16 +182,18 @@ def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | 
         QbenchError: its backend does not run the graph.
     """
     if side.quantized is None or form_of(side.quantized) is Form.FLOAT:
-        values, unaligned = _float_values(side, wanted), ()
-        return _tapping(side, stack, values, unaligned, tuple(name for name, _ in values))
+        values = _float_values(side, wanted)
+        return _tapping(side, stack, values, (), tuple(name for name, _ in values))
     units = Units.of(side.target)
     values = dict(_keyed(units))
+    # A value without a piece of fp32 that computes it, as in a file that came quantized, is compared all the same.
+    unaligned = tuple(one for one in units.unaligned if one.value not in units.aligned)
     if side.tapped is not None:
-        return _tapping(side, stack, values, units.unaligned, tuple(unit.value for unit in units.units))
+        return _tapping(side, stack, values, unaligned, tuple(unit.value for unit in units.units))
     how = f"'{side.backend.name}' is not tapped: its units ran one after another, each alone"
     whole = _whole(side, stack)
     alone = tuple(stack.enter_context(UnitSession(unit, side.backend, threads=side.threads)) for unit in units.units)
-    return SideRun(side, values, units.unaligned, how, _whole=whole, _units=alone)
+    return SideRun(side, values, unaligned, how, _whole=whole, _units=alone)
 
 
 def _whole(side: Side, stack: ExitStack) -> Executor:
@@ -210,7 +244,7 @@ class NodeDifference:
         node: the operator by its name in fp32. value: the fp32 value. same_grid: whether both sides have one grid.
         elements: number compared. differing: number of unequal quantized values on one grid; on two grids, of real
             values further apart than a step of the coarser grid; without grids, of real values further apart than
-            another order of float32 sums explains.
+            another order of float32 sums explains. Those within the tolerance are not counted.
         largest: difference in steps of the coarser grid; None: neither side has a grid.
         sqnr_db, relative: of the right side compared with the left one, in real values.
     """
@@ -231,19 +265,23 @@ class SideDifferences:
 
     Args:
         left, right: their names. samples: number that both ran. outputs: differences of their untapped outputs.
+        within: number of outputs that differ by no more than the tolerance; ``outputs`` does not count them.
         flips: number of samples with another largest output; None: outputs are not scores of classes.
         nodes: values that both have, in the order of the left graph. unaligned: the others, with reasons.
         how: one sentence per side: where its values come from, and the differences from its untapped outputs.
+        why: why values or outputs differ, in a sentence, as far as it is known without a search; empty: it is not.
     """
 
     left: str
     right: str
     samples: int = 0
     outputs: Differences = field(default_factory=Differences)
+    within: int = 0
     flips: int | None = None
     nodes: tuple[NodeDifference, ...] = ()
     unaligned: tuple[Unaligned, ...] = ()
     how: tuple[str, ...] = ()
+    why: str = ""
 
     @property
     def first(self) -> NodeDifference | None:
@@ -252,7 +290,7 @@ class SideDifferences:
 
     @property
     def are_equal(self) -> bool:
-        """Whether no output differs in any bit."""
+        """Whether no output differs by more than the tolerance; without one, in any bit."""
         return not self.outputs.differing
 
 
@@ -264,14 +302,14 @@ AT_ONCE = 8
 """Samples that are run at once where the batch size is free."""
 
 
-def compare_sides(left: Side, right: Side, batches: Iterable[Feeds]) -> SideDifferences:
+def compare_sides(left: Side, right: Side, batches: Iterable[Feeds], allowed: Allowed | None = None) -> SideDifferences:
     """The differences of two sides on ``batches``.
 
     Raises:
         InputError: their outputs have different names or shapes.
         QbenchError: a backend does not run its graph.
     """
-    with SideComparison(left, right) as comparison:
+    with SideComparison(left, right, allowed) as comparison:
         for feeds in batches:
             comparison.run(feeds)
         return comparison.compared()
@@ -301,7 +339,7 @@ class _Sums:
         ours, theirs = self.left.unit, self.right.unit
         return _has_grid(self.left) and _has_grid(self.right) and _grid(ours) == _grid(theirs)
 
-    def add(self, ours: Array, theirs: Array) -> None:
+    def add(self, ours: Array, theirs: Array, allowed: Allowed) -> None:
         """One batch of both."""
         if ours.shape != theirs.shape:
             self.reason = f"shapes {ours.shape} and {theirs.shape}"
@@ -311,11 +349,11 @@ class _Sums:
         self.reals.add(x, y)
         if self.same_grid:
             gaps = np.abs(ours.astype(np.int32) - theirs.astype(np.int32))
-            self.differing += int(np.count_nonzero(gaps))
+            self.differing += int(np.count_nonzero((gaps > 0) & ~allowed.equal(x, y)))
         else:
             gaps = np.abs(x.astype(np.float64) - y) / (self.step or 1.0)
             width = 1.0 if self.step is not None else REAL_WIDTH * float(np.abs(x).max(initial=0))
-            self.differing += int(np.count_nonzero(unequal(x, y) & ~(gaps <= width)))
+            self.differing += int(np.count_nonzero(unequal(x, y) & ~(gaps <= width) & ~allowed.equal(x, y)))
         self.largest = max(self.largest, float(gaps.max(initial=0, where=np.isfinite(gaps))))
 
 
@@ -338,12 +376,14 @@ class SideComparison(Closing):
     """An executor of the left side that runs every batch on the right side too; closing it closes both.
 
     Raises:
-        InputError: the sides have different outputs.
+        InputError: the sides have different inputs or outputs.
         QbenchError: a backend does not run its graph.
     """
 
-    def __init__(self, left: Side, right: Side) -> None:
-        _require_same_outputs(left, right)
+    def __init__(self, left: Side, right: Side, allowed: Allowed | None = None) -> None:
+        self._pairs = _paired(left, right, "outputs")
+        self._allowed = allowed or Allowed()
+        self._within = 0
         self._rows = Rows.of(left.original)
         self._outputs = tuple(steps_of(value) for value in left.model.graph.outputs)
         self._other_steps = {str(value.name): steps_of(value) for value in right.model.graph.outputs}
@@ -352,6 +392,7 @@ class SideComparison(Closing):
         self._stack = ExitStack()
         with ExitStack() as stack:
             self._left, self._right = _prepared(left, right, stack)
+            self._right.renamed = _paired(left, right, "inputs")
             self._stack = stack.pop_all()
         both = (key for key in self._left.values if key in self._right.values)
         self._sums = {key: _Sums(self._left.values[key], self._right.values[key]) for key in both}
@@ -367,10 +408,18 @@ class SideComparison(Closing):
     def _fold(self, feeds: dict[str, Array], samples: int) -> dict[str, Array]:
         (ours, left), (theirs, right) = self._left.run(feeds), self._right.run(feeds)
         for output in self._outputs:
-            one, other = ours[output.name], theirs[output.name]
-            steps = _coarser(output, self._other_steps[output.name], one.ndim)
-            self._counted = self._counted.joined(count_differences(one, other, steps))
+            one, other = ours[output.name], theirs[self._pairs[output.name]]
+            _require_same_rank(output.name, one, other)
+            steps = _coarser(output, self._other_steps[self._pairs[output.name]], one.ndim)
+            if one.shape == other.shape:
+                near = unequal(one, other) & self._allowed.equal(one, other)
+                self._within += int(near.sum())
+                counted = count_differences(one, np.where(near, one, other), steps)
+            else:
+                counted = count_differences(one, other, steps)
+            self._counted = self._counted.joined(counted)
             self._ranks = self._ranks and one.ndim == 2 and len(one) == samples and one.shape[1] > 1
+            self._ranks = self._ranks and one.shape == other.shape
             if self._ranks:
                 self._flips += int(np.count_nonzero(one.argmax(axis=1) != other.argmax(axis=1)))
         for key, sums in self._sums.items():
@@ -379,21 +428,46 @@ class SideComparison(Closing):
                 for one, values in ((sums.left, left), (sums.right, right))
             )
             if mine is not None and yours is not None:
-                sums.add(mine, yours)
+                sums.add(mine, yours, self._allowed)
         self._samples += samples
         return {output.name: ours[output.name] for output in self._outputs}
 
     def compared(self) -> SideDifferences:
         """The differences in all batches so far."""
+        nodes = tuple(_node(key, sums) for key, sums in self._sums.items() if sums.elements and not sums.reason)
+        unaligned = tuple(self._unaligned())
         return SideDifferences(
             left=self._left.side.name,
             right=self._right.side.name,
             samples=self._samples,
             outputs=self._counted,
+            within=self._within,
             flips=self._flips if self._ranks and self._samples else None,
-            nodes=tuple(_node(key, sums) for key, sums in self._sums.items() if sums.elements and not sums.reason),
-            unaligned=tuple(self._unaligned()),
+            nodes=nodes,
+            unaligned=unaligned,
             how=tuple(f"{run.side.name}: {run.how}{_matched(run)}" for run in (self._left, self._right)),
+            why=self._why(nodes),
+        )
+
+    def _why(self, nodes: Sequence[NodeDifference]) -> str:
+        """Why values or outputs differ, from what is known already."""
+        first = next((node for node in nodes if node.differing), None)
+        if first is not None:
+            return _limits(self._left.side, self._right.side, first.node)
+        if not self._counted.differing:
+            return ""
+        apart = next((run for run in (self._left, self._right) if run.apart.differing), None)
+        if apart is not None:
+            other = "its nodes run unfused" if apart.side.quantized is None else "its units run one after another"
+            return (
+                f"no single node differs: '{apart.side.backend.name}' gives other outputs for the whole graph than "
+                f"when {other}, so its optimizations of the graph as a whole make the difference"
+            )
+        if self._counted.unbounded or self._counted.relative > REAL_WIDTH or not nodes:
+            return "the difference is made by operators whose values are not compared (below)" if nodes else ""
+        return (
+            f"no value differs by more than {rough_percent(REAL_WIDTH)} of the largest, which another order of float32 "
+            "sums explains; the bits of outputs do"
         )
 
     def _unaligned(self) -> Iterator[Unaligned]:
@@ -462,14 +536,55 @@ def _coarser(ours: OutputSteps, theirs: OutputSteps, rank: int) -> Array | None:
     return np.maximum.reduce(np.broadcast_arrays(*steps)) if steps else None
 
 
-def _require_same_outputs(left: Side, right: Side) -> None:
-    ours, theirs = ([str(value.name) for value in side.model.graph.outputs] for side in (left, right))
-    if ours != theirs:
+def _limits(left: Side, right: Side, node: str) -> str:
+    """What the arithmetic of a side cannot represent at ``node`` and that of the other can, as 'qbench lint' has it."""
+    found = {}
+    for side in (left, right):
+        arithmetic = arithmetic_of(side.backend)
+        if arithmetic is None or side.quantized is None or form_of(side.quantized) is Form.FLOAT:
+            return ""
+        try:
+            layers = lint_products(side.quantized, [arithmetic]).layers
+        except QbenchError:  # a graph that cannot be lowered to integers is compared, but not examined
+            return ""
+        limits = next((layer.machines[arithmetic.name] for layer in layers if layer.node == node), ())
+        found[side.name] = (arithmetic.name, limits)
+    (name, ours), (other, theirs) = found[left.name], found[right.name]
+    only = [(name, limit) for limit in ours if limit not in theirs] + [
+        (other, one) for one in theirs if one not in ours
+    ]
+    return "; ".join(f"'{arithmetic}' at '{node}': {limit}" for arithmetic, limit in only)
+
+
+def _paired(left: Side, right: Side, what: str) -> dict[str, str]:
+    """The names of the left inputs or outputs → those of the right ones: the same, but a lone input has any name.
+
+    Raises:
+        InputError: the names differ.
+    """
+    ours, theirs = (
+        [str(one.name) for one in getattr(side.model.graph, what) if one.name not in side.model.graph.initializers]
+        for side in (left, right)
+    )
+    if what == "inputs" and len(ours) == len(theirs) == 1:
+        return {ours[0]: theirs[0]}
+    if sorted(ours) != sorted(theirs):
         raise InputError(
             f"Comparing {left.name} with {right.name}",
-            found=f"the outputs {', '.join(ours)} and {', '.join(theirs)}",
-            expected="the same outputs, since both sides run one model",
-            remedy="Compare models that come from one float graph.",
+            found=f"the {what} {', '.join(ours)} and {', '.join(theirs)}",
+            expected=f"{what} of the same names, by which both sides are compared",
+            remedy="Compare models of one interface, or rename them in one of the files.",
+        )
+    return {name: name for name in ours}
+
+
+def _require_same_rank(name: str, ours: Array, theirs: Array) -> None:
+    if ours.ndim != theirs.ndim:
+        raise InputError(
+            f"Comparing the output '{name}'",
+            found=f"{ours.ndim} axes on the left and {theirs.ndim} on the right",
+            expected="outputs of one form",
+            remedy="Compare models of one interface.",
         )
 
 

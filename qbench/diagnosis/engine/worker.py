@@ -7,11 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import onnx
-import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Executor, executed_by, serve
-from qbench.errors import QbenchError
-from qbench.storage import limits_times
+from qbench.lazy import defer_sympy
+
+defer_sympy()  # before onnx_ir is imported here: every start of this program waits for it
+
+import onnx_ir as ir  # noqa: E402
+
+from qbench.backends import Array, Backend, Executor, executed_by, serve  # noqa: E402
+from qbench.errors import QbenchError  # noqa: E402
+from qbench.storage import limits_times  # noqa: E402
 
 _Message = tuple[dict[str, Any], dict[str, Array]]
 
