@@ -422,12 +422,16 @@ def _print_plan(quantized: "Measurement") -> None:
     came = "" if quantized.cell.is_given else "planned "
     put()
     put(f"{100 * quantized.integer_macs:.1f} % of the multiply-accumulates are {came}in integers")
-    if quantized.refusals:
-        put("left in float:")
-        for refusal in quantized.refusals[:REFUSALS_SHOWN]:
-            put(f"  {refusal}")
-        if len(quantized.refusals) > REFUSALS_SHOWN:
-            put(f"  and {len(quantized.refusals) - REFUSALS_SHOWN} more (--json lists them all)")
+    for words, listed in (
+        ("left in float:", quantized.refusals),
+        (f"run in float by {quantized.cell.backend}, between their qparams:", quantized.run_in_float),
+    ):
+        if listed:
+            put(words)
+        for one in listed[:REFUSALS_SHOWN]:
+            put(f"  {one}")
+        if len(listed) > REFUSALS_SHOWN:
+            put(f"  and {len(listed) - REFUSALS_SHOWN} more (--json lists them all)")
 
 
 def _print_values(fp32: "Measurement", *, is_labelled: bool) -> None:

@@ -230,12 +230,12 @@ def _require_folders(doing: str, outputs: Mapping[str, str | None]) -> None:
 
 
 def _code(found: "LocalizedCell") -> ExitCode:
-    """1: something is wrong; 4: the budget ran out before anybody could say what; 0: nothing is."""
+    """0: the cell passed, whatever is suspected; 1: it failed; 4: the budget ran out before a cause was found."""
     finding = found.finding
     repaired = finding.repair is not None and finding.repair.restores
     if not finding.complete and not repaired and not any(suspect.remedy for suspect in finding.suspects):
         return ExitCode.INCOMPLETE
-    return ExitCode.GATE_FAILED if finding.suspects or _fails(found) else ExitCode.FINE
+    return ExitCode.GATE_FAILED if _fails(found) else ExitCode.FINE
 
 
 def _fails(found: "LocalizedCell") -> bool:
@@ -283,7 +283,7 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
         put()
     _print_suspects(finding)
     if finding.repair is not None and finding.repair.restores:
-        _print_repair(finding.repair, arguments.overrides)
+        _print_repair(found.measurement, finding.repair, arguments.overrides)
     if finding.unaligned:
         put()
         put(f"not compared with fp32: {counted(len(finding.unaligned), 'value')}")
@@ -320,14 +320,15 @@ def _order(node: "NodeErrors", finding: "Finding") -> tuple[int, float, float, f
 
 def _row(node: "NodeErrors") -> tuple[str, ...]:
     steps = None if node.isolated is None else node.isolated.steps
+    is_real = node.isolated is not None and steps is None  # no grid: nothing is clipped, and nothing is a tie
     return (
         node.node,
         _decibels(node.cumulative),
         _decibels(node.isolated),
         "" if node.gain_db is None else f"{node.gain_db:+.2f}".replace("-", MINUS),
         "" if steps is None else f"{steps:.3f}",
-        rough_percent(node.clipped_low + node.clipped_high),
-        rough_percent(node.ties),
+        "" if is_real else rough_percent(node.clipped_low + node.clipped_high),
+        "" if is_real else rough_percent(node.ties),
         " ".join(node.operators),
     )
 
@@ -347,12 +348,18 @@ def _print_suspects(finding: "Finding") -> None:
             put(f"  {suspect.remedy}")
 
 
-def _print_repair(repair: "Repair", path: str | None) -> None:
+def _print_repair(measurement: "Measurement", repair: "Repair", path: str | None) -> None:
     smallest = "no fewer do" if repair.smallest else "fewer may do"
     put()
     put(f"repaired by {counted(len(repair.nodes), 'operator')} in float ({smallest}): {', '.join(repair.nodes)}")
-    left, tried = rough_percent(repair.macs_share), counted(repair.probes, "set")
-    put(f"  {left} of the multiply-accumulates leave integers; {tried} tried")
+    share, tried = rough_percent(repair.macs_share), counted(repair.probes, "set")
+    if not measurement.planned_share:
+        left = f"{measurement.cell.backend} runs the multiply-accumulates in float already"
+    elif measurement.weight_macs is None:
+        left = f"{share} of the multiply-accumulates leave integers"
+    else:
+        left = f"{share} of the multiply-accumulates have weights of full precision again"
+    put(f"  {left}; {tried} tried")
     put(f"  {repair.verdict}")
     if path:
         put(f"  wrote {path}: qbench eval … --schema {path}")

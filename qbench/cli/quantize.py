@@ -269,24 +269,43 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.save_plan:
         save_plan(plan, arguments.save_plan)
     width = None if arguments.json else terminal_width()
-    lines, unknown = plan.lines(width), unknown_sizes(model)
+    lines, unknown = plan.lines(width, arguments.backend or "the backend"), unknown_sizes(model)
     if arguments.json:
         facts = {"output": arguments.output, "integer_macs": plan.integer_macs, "macs": plan.macs}
         facts |= {"units": len(plan.requested), "units_on_grids": len(plan.quantized_units)}
         facts["bias_correction"] = None if correction is None else str(correction)
         facts |= {"form": arguments.form, "left_in_float": left, "unknown_sizes": unknown}
-        print_json(facts | {"refusals": plan.refusals} | ({"decisions": lines[1:]} if arguments.why else {}))
+        facts |= {"refusals": plan.refusals, "run_in_float": dict(plan.run_in_float)}
+        print_json(facts | ({"decisions": lines[1:]} if arguments.why else {}))
         return ExitCode.FINE
     put(f"{arguments.output or arguments.model}: {lines[0]}")
     if correction is not None:
         put(f"  {correction}")
     if unknown:
         put(f"  the usual size of {', '.join(unknown)} is unknown and counts as 1: give it with --size {unknown[0]}=…")
-    for line in lines[1:] if arguments.why else (f"  {refusal}" for refusal in plan.refusals):
+    for line in lines[1:] if arguments.why else _float_lines(plan, arguments.backend):
         put(line)
     for name, reason in left.items():
         put(f"  {name} stays between Q and DQ: {reason}")
     return ExitCode.FINE
+
+
+_NAMED = 4
+"""Units of one line."""
+
+
+def _float_lines(plan: "Plan", backend: str | None) -> list[str]:
+    """What stays in float, and what runs in float between qparams; equal reasons in one line."""
+    units: dict[str, list[str]] = {}
+    for name, reason in plan.run_in_float.items():
+        units.setdefault(reason, []).append(name)
+    by = backend or "the backend"
+    lines = (
+        f"  {by} runs {', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' * (len(names) > _NAMED)} "
+        f"in float: {reason}"
+        for reason, names in units.items()
+    )
+    return [*(f"  {refusal}" for refusal in plan.refusals), *lines]
 
 
 def _model_and_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":

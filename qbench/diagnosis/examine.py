@@ -309,6 +309,9 @@ def _handed_on(
     unit: QuantizedUnit, real: Array, units: Units, seen: Mapping[str, Array]
 ) -> Iterator[tuple[str, Array]]:
     readers = [one for one in units.units if unit.value in one.feeds]
+    if unit.grid is None:
+        yield unit.value, real
+        return
     if not readers:
         yield unit.value, unit.rounded(real / np.float32(unit.scale)).astype(seen[unit.value].dtype)
     for reader in readers:

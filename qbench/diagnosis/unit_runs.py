@@ -35,6 +35,8 @@ class FloatUnit:
     Args:
         graph: fp32 operators with fake-quantized constants; inputs are ``feeds``.
         feeds: names of the fp32 values, one for each input of the unit, in its order.
+        is_explained: whether its error is that of the quantization parameters alone; not where some are computed at run
+            time.
         moved: constants of the unit that differ from the quantized fp32 ones: name → rms of the difference in steps of
             the constant; of a bias, which is added to the result, in steps of the result.
     """
@@ -42,6 +44,7 @@ class FloatUnit:
     graph: ir.Model
     feeds: tuple[str, ...]
     moved: Mapping[str, float]
+    is_explained: bool = True
 
 
 def float_counterpart(
@@ -63,8 +66,6 @@ def float_counterpart(
     for name in (*feeds, unit.represents):
         if name not in known:
             raise LookupError(f"fp32 has no value '{name}'")
-    if any(node.op_type == "DynamicQuantizeLinear" for node in unit.graph.graph):
-        raise LookupError(f"the inputs of '{unit.value}' have quantization parameters that are computed at run time")
     if unit.represents in feeds:
         raise LookupError(f"'{unit.value}' only requantizes '{unit.represents}'")
     ends = [known[name] for name in dict.fromkeys(feeds)]
@@ -73,7 +74,9 @@ def float_counterpart(
     except ValueError as error:
         raise LookupError(f"fp32 does not compute '{unit.represents}' from {', '.join(feeds)}") from error
     moved = dict(_round_constants(piece, _rounded_constants(unit), unit.scale)) if rounded else {}
-    return FloatUnit(graph=ir.Model(piece, ir_version=original.ir_version), feeds=feeds, moved=moved)
+    graph = ir.Model(piece, ir_version=original.ir_version)
+    at_run_time = any(node.op_type == "DynamicQuantizeLinear" for node in unit.graph.graph)
+    return FloatUnit(graph=graph, feeds=feeds, moved=moved, is_explained=not at_run_time)
 
 
 def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QParams, Array]]:
@@ -269,7 +272,7 @@ class UnitRunner:
         taps = (name,) if name in made else ()
         self._exact = in_slices(stack.enter_context(exact.prepare(unit.graph, taps=taps)), unit.graph)
         self._float: Executor | None = None
-        if counterpart is not None:
+        if counterpart is not None and counterpart.is_explained:
             self._float = in_slices(stack.enter_context(exact.prepare(counterpart.graph)), counterpart.graph)
         claims = target.claims if target.is_watched_itself else None
         self._claimed = None if claims is None else stack.enter_context(UnitSession(unit, claims))

@@ -1,7 +1,7 @@
 """The units of a quantized graph, and two results of one quantized value compared."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from qbench.graph import (
     input_at,
     is_constant,
     node_key,
+    only_consumer,
     origin_of,
     with_shapes,
 )
@@ -221,7 +222,7 @@ def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
     shaped = with_shapes(model)
     used = _behind_outputs(shaped)
     quantizers = [node for node in shaped.graph if node in used and _on_one_grid(node)]
-    borders = {_levels(node) for node in quantizers}
+    borders = {_levels(node) for node in quantizers} | _real_borders(shaped).keys()
     units = (_unit(shaped, node, borders) for node in quantizers)
     return tuple(unit for unit in units if unit is not None)
 
@@ -258,7 +259,7 @@ def _behind_outputs(model: ir.Model) -> set[ir.Node]:
 
 
 def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
-    """The units that compute the float outputs of ``model`` from its last quantized values, in their order.
+    """The units that compute real values of ``model``: its float outputs, and results of products before them.
 
     An output that is only dequantized has no unit.
 
@@ -266,12 +267,37 @@ def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
         InputError: a Q or DQ means nothing.
     """
     shaped = with_shapes(model)
-    borders = {_levels(node) for node in shaped.graph if _on_one_grid(node)}
-    return tuple(
-        unit
-        for output in shaped.graph.outputs
-        if output not in borders and (unit := _real_unit(shaped, output, borders)) is not None and unit.operators
-    )
+    levels, inner = {_levels(node) for node in shaped.graph if _on_one_grid(node)}, _real_borders(shaped)
+    results = {result: name for result, name in inner.items() if result not in levels}
+    results |= {output: "" for output in shaped.graph.outputs if output not in levels and output not in inner}
+    found = ((_real_unit(shaped, result, levels | inner.keys()), name) for result, name in results.items())
+    return tuple(replace(unit, node=name or unit.node) for unit, name in found if unit is not None and unit.operators)
+
+
+def _real_borders(model: ir.Model) -> dict[ir.Value, str]:
+    """Results of products by quantized weights whose other operand is real, or on a grid of its own batch → the node.
+
+    They are borders of units, after a Relu or Clip: otherwise a network whose weights alone are quantized is one unit.
+    """
+    used = _behind_outputs(model)
+    found = {_limited(one.outputs[0]): node_key(one) for one in model.graph if one in used and _has_rounded_weight(one)}
+    return {value: name for value, name in found.items() if not any(_on_one_grid(use.node) for use in value.uses())}
+
+
+def _has_rounded_weight(node: ir.Node) -> bool:
+    """Whether ``node`` is a product by a quantized constant whose other operand has no static grid."""
+    if node.op_type not in PRODUCTS:
+        return False
+    makers = [None if value is None else value.producer() for value in node.inputs[:2]]
+    pairs = [one for one in makers if one is not None and one.op_type == "DequantizeLinear"]
+    static = [one for one in pairs if grid_of(one) is not None]
+    return any(is_constant(one.inputs[0]) for one in static) and len(static) < len(makers)
+
+
+def _limited(value: ir.Value) -> ir.Value:
+    """The result of the Relu or Clip that alone reads ``value``; else itself."""
+    reader = only_consumer(value)
+    return reader.outputs[0] if reader is not None and limits_of(reader, 1.0) is not None else value
 
 
 def _real_unit(model: ir.Model, output: ir.Value, borders: set[ir.Value]) -> QuantizedUnit | None:

@@ -169,6 +169,11 @@ class Quantized:
         return tuple(reason for plan in self.plans.values() for reason in plan.refusals)
 
     @property
+    def run_in_float(self) -> tuple[str, ...]:
+        """Products on grids that the backend runs in floats, with reasons."""
+        return tuple(f"{name}: {why}" for plan in self.plans.values() for name, why in plan.run_in_float.items())
+
+    @property
     def idle_rules(self) -> tuple[str, ...]:
         """The rules of the schema that matched no operator of any graph."""
         first, *others = [plan.idle_rules for plan in self.plans.values()]

@@ -167,6 +167,7 @@ def measure_request(request: Request) -> Measurement:
         integer_macs=0.0 if quantized is None else quantized.integer_macs,
         weight_macs=quantized.weight_macs if quantized and schema and schema.weights_only else None,
         refusals=() if quantized is None else quantized.refusals,
+        run_in_float=() if quantized is None else quantized.run_in_float,
         idle_rules=() if quantized is None else quantized.idle_rules,
         seconds=_seconds(started, prepared, finished, comparison),
         compared=compared,

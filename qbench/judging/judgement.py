@@ -187,9 +187,14 @@ def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
     )
 
 
+_ASKED_FOR_INTEGERS = "to judge the accuracy all the same, set integer_macs = 0 for the cell in its suite"
+
+
 def _too_little(measurement: Measurement, expectation: Expectation, share: Gate) -> Verdict:
-    left = tuple(f"left in float: {refusal}" for refusal in measurement.refusals[:_LISTED])
-    more = len(measurement.refusals) - len(left)
+    why = [f"left in float: {refusal}" for refusal in measurement.refusals]
+    why += [f"run in float by '{measurement.cell.backend}': {product}" for product in measurement.run_in_float]
+    left = tuple(why[:_LISTED])
+    more = len(why) - len(left)
     headline = (
         f"only {percent(settled(measurement.planned_share))} of MACs planned {measurement.planned_words}: {share.rule}"
     )
@@ -198,7 +203,7 @@ def _too_little(measurement: Measurement, expectation: Expectation, share: Gate)
         headline=one_line(headline),
         rule=share.rule,
         gates=(share,),
-        notices=(*left, *([f"and {more} more"] if more > 0 else [])),
+        notices=(*left, *([f"and {more} more"] if more > 0 else []), _ASKED_FOR_INTEGERS),
     )
     known = expectation.state is State.KNOWN and accepted_on(expectation.accepted, measurement.environment.processor)
     return support_lost(verdict, measurement.cell) if known else verdict

@@ -143,6 +143,7 @@ class Measurement:
             integers, a fraction; 0 in fp32 cells. weight_macs: the share of them by a weight on a grid, where the
             schema asks for weights alone; None elsewhere.
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
+        run_in_float: products on grids that the backend runs in floats, and why: ``node: reason``.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
         seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock; ``compared`` another backend's.
         kept: data set → its answers in one word (``metrics.packed_answers``); empty where the suite compares digests.
@@ -162,6 +163,7 @@ class Measurement:
     integer_macs: float = 0.0
     weight_macs: float | None = None
     refusals: tuple[str, ...] = ()
+    run_in_float: tuple[str, ...] = ()
     idle_rules: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     compared: Compared | None = None

@@ -122,8 +122,8 @@ _DYNAMIC = "uint8"
 """What DynamicQuantizeLinear gives."""
 
 
-def counted_in_integers(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities) -> bool:
-    """Whether a unit whose operands are all on grids is multiplied in integers.
+def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities) -> str:
+    """Why the backend runs a unit whose operands are all on grids in floats; empty: it multiplies integers.
 
     Args:
         unit: a product and what belongs to it.
@@ -131,17 +131,21 @@ def counted_in_integers(unit: Unit, slots: Mapping[Slot, Decision], limits: Capa
         limits: of the backend.
     """
     if unit.head.op_type in limits.float_products:
-        return False
+        return f"it has no integer {unit.head.op_type}"
     if limits.integer_products is None:
-        return True
+        return ""
     operands = [decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)]
     biases = [decision for slot, decision in slots.items() if slot.role is Role.BIAS]
     dynamic = limits.dynamic_products and op_spec(unit.head).dynamic != ""
     if any(isinstance(decision, Dynamic) for decision in operands) and not dynamic:
-        return False
+        return f"it has no integer {unit.head.op_type} of values whose parameters are computed at run time"
     names = tuple(_DYNAMIC if isinstance(decision, Dynamic) else _grid_name(decision) for decision in operands)
-    on_the_product = all(isinstance(decision, Derived | KeptFloat) for decision in biases)
-    return on_the_product and names in limits.integer_products
+    if names not in limits.integer_products:
+        types = " by ".join("blocks of their own scales" if name is None else name for name in names)
+        return f"it has no integer product of {types}"
+    if not all(isinstance(decision, Derived | KeptFloat) for decision in biases):
+        return "the bias is not at the scale of the product"
+    return ""
 
 
 def _grid_name(decision: Decision) -> str | None:

@@ -131,6 +131,7 @@ class Plan:
         idle_rules: the rules of the schema that spoke about no unit of this graph, in words.
         requested: every unit with a float result, in graph order, and what the schema asks of it, in words.
         corrects_biases: the schema wants biases corrected on samples, once the plan is written (``correct_biases``).
+        run_in_float: products on grids that the backend runs in floats, and why; not part of the digest.
     """
 
     schema: str
@@ -147,9 +148,10 @@ class Plan:
     idle_rules: tuple[str, ...] = ()
     requested: Mapping[str, str] = field(default_factory=dict)
     corrects_biases: bool = False
+    run_in_float: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("decisions", "clips", "floats", "saturated", "requested"):
+        for name in ("decisions", "clips", "floats", "saturated", "requested", "run_in_float"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __eq__(self, other: object) -> bool:
@@ -197,17 +199,23 @@ class Plan:
         pairs = ((slot, qparams_of(decision)) for slot, decision in self.decisions.items())
         return {s: q for s, q in pairs if q is not None and s.role in (Role.WEIGHT, Role.BIAS)}
 
-    def lines(self, width: int | None = None) -> list[str]:
+    def lines(self, width: int | None = None, backend: str = "the backend") -> list[str]:
         """The plan for people: a headline, coverage, what was asked for, and every unit with what became of it.
 
         Args:
             width: columns of the terminal; None: lines are as long as they get.
+            backend: the name of the one that it is made for.
         """
         asked = letters(self.requested)
         requests = Block("asked for", tuple((letter, words) for words, letter in asked.items()))
         clips = Block("clips", tuple((name, form.value) for name, form in self.clips.items()))
-        coverage = [Block(line) for line in self._coverage()]
-        sections = (coverage, [requests] if asked else [], list(self._units(asked)), [clips] if self.clips else [])
+        coverage = [Block(line) for line in self._coverage(backend)]
+        sections = (
+            coverage,
+            [requests] if asked else [],
+            list(self._units(asked, backend)),
+            [clips] if self.clips else [],
+        )
         return [self._headline(), *(line for section in sections for line in layout(section, width))]
 
     def diff(self, other: "Plan") -> list[str]:
@@ -225,17 +233,20 @@ class Plan:
         values = f"{len(self.values)} values on a grid" + (f", {made} on one made at run time" if made else "")
         return f"{self.schema}: {values}, {len(self.floats)} units in float, {share}"
 
-    def _coverage(self) -> Iterator[str]:
+    def _coverage(self, backend: str) -> Iterator[str]:
         if self.requested:
             refused = sum(f.refused for f in self.floats.values())
             yield f"{len(self.quantized_units)} of {len(self.requested)} units on grids, {refused} refused"
+        if self.run_in_float:
+            reasons = "; ".join(dict.fromkeys(self.run_in_float.values()))
+            yield f"{backend} runs {len(self.run_in_float)} of them in float: {reasons}"
         if self.saturated:
             yield f"{sum(self.saturated.values()):,} entries of {len(self.saturated)} constants saturate"
         yield from (f"{rule} matches nothing" for rule in self.idle_rules)
         if self.corrects_biases:
             yield _CORRECTION
 
-    def _units(self, asked: Mapping[str, str]) -> Iterator[Block]:
+    def _units(self, asked: Mapping[str, str], backend: str) -> Iterator[Block]:
         """A block for every unit; slots of a node that is not a unit's head belong to the unit before them."""
         slots: dict[str, list[Slot]] = {name: [] for name in (*self.requested, *self.floats)}
         unit = ""
@@ -245,6 +256,8 @@ class Plan:
         for name, found in slots.items():
             letter = asked.get(self.requested.get(name, ""))
             effective = self._effective(name, found)
+            if name in self.run_in_float:
+                effective = f"{effective}; {backend} runs this in float: {self.run_in_float[name]}"
             head = f"{name}: {letter} → {effective}" if letter else f"{name}: {effective}"
             yield Block(head, tuple((f"{s.role.value}[{s.index}]", s.value, self.said_of(s, name)) for s in found))
 
@@ -291,7 +304,7 @@ def _came(decision: Decision) -> bool:
 #
 # {"format": "qbench-plan", "version": 2, "schema", "canonical", "graph", "profile", "macs", "integer_mac_count",
 #  "requested": {unit: words}, "clips": {node: form}, "floats": {unit: {"reason", "refused"}}, "idle_rules": [rule],
-#  "corrects_biases": true (where the schema wants it),
+#  "corrects_biases": true (where the schema wants it), "run_in_float": {unit: reason} (where there are any),
 #  "slots": [{"slot": [node, role, index, value],
 #             "kind": "static" | "fixed" | "shared" | "derived" | "given" | "dynamic" | "float",
 #             "qtype", "scale", "zero_point", "axis", "block_size", "narrow_range",
@@ -340,12 +353,12 @@ def _no_plan(doing: str, found: str) -> InputError:
 
 def plan_text(plan: Plan) -> str:
     """The text of ``plan``."""
-    return _text(plan, _listed)
+    return _text(plan, _listed, {"run_in_float": dict(plan.run_in_float)} if plan.run_in_float else {})
 
 
 def plan_digest(plan: Plan) -> str:
     """The digest of ``plan``; arrays go into it as bytes, for scales per block are millions of numbers."""
-    return digest_bytes(_text(plan, _digested).encode())
+    return digest_bytes(_text(plan, _digested, {}).encode())
 
 
 def _listed(array: Array) -> Any:  # noqa: ANN401 - a number or nested lists of them
@@ -356,8 +369,8 @@ def _digested(array: Array) -> str:
     return digest_arrays({"": array})
 
 
-def _text(plan: Plan, as_json: Callable[[Array], Any]) -> str:
-    """The text, with scales and zero points converted by ``as_json``."""
+def _text(plan: Plan, as_json: Callable[[Array], Any], more: Mapping[str, Any]) -> str:
+    """The text with the keys ``more``, and with scales and zero points converted by ``as_json``."""
     head = {
         "format": FORMAT,
         "version": VERSION,
@@ -373,6 +386,7 @@ def _text(plan: Plan, as_json: Callable[[Array], Any]) -> str:
         "floats": {name: {"reason": f.reason, "refused": f.refused} for name, f in plan.floats.items()},
         "idle_rules": list(plan.idle_rules),
         **({"corrects_biases": True} if plan.corrects_biases else {}),
+        **more,
     }
     counts = ({"saturated": plan.saturated[slot]} if slot in plan.saturated else {} for slot in plan.decisions)
     slots = zip(plan.decisions.items(), counts, strict=True)
@@ -455,6 +469,7 @@ class _PlanText:
     floats: Mapping[str, _FloatText]
     idle_rules: tuple[str, ...]
     corrects_biases: bool = False
+    run_in_float: Mapping[str, str] = field(default_factory=dict)
     slots: tuple[_SlotText, ...]
 
 
@@ -475,6 +490,7 @@ def _plan(text: _PlanText) -> Plan:
         idle_rules=text.idle_rules,
         requested=text.requested,
         corrects_biases=text.corrects_biases,
+        run_in_float=text.run_in_float,
     )
 
 

@@ -37,7 +37,7 @@ from qbench.quantization.constant_qparams import (
     plan_constants,
     saturated_entries,
 )
-from qbench.quantization.decision import Decision, Dynamic, KeptFloat, counted_in_integers, qparams_of
+from qbench.quantization.decision import Decision, Dynamic, KeptFloat, qparams_of, reason_for_float
 from qbench.quantization.grammar import get_schema
 from qbench.quantization.internal_qparams import Ranges, plan_inner
 from qbench.quantization.plan import Plan
@@ -172,14 +172,19 @@ def make_plan(
     decisions: dict[Slot, Decision] = {}
     clips: dict[str, ClipForm] = {}
     integer: set[str] = set()
+    run_in_float: dict[str, str] = {}
     for candidate in candidates:
         if candidate.unit.name in grids.left_out:
             continue
         slots = _slots(candidate, grids, known, limits)
         decisions.update(slots)
         clips.update(_clip(candidate, grids))
-        if multiplies_integers(candidate.unit, slots) and counted_in_integers(candidate.unit, slots, limits):
-            integer.add(candidate.unit.name)
+        if multiplies_integers(candidate.unit, slots):
+            reason = reason_for_float(candidate.unit, slots, limits)
+            if reason:
+                run_in_float[candidate.unit.name] = reason
+            else:
+                integer.add(candidate.unit.name)
     kept, came = kept_slots(canonical, decisions)
     decisions.update(kept)
     macs = node_macs(canonical)
@@ -198,6 +203,7 @@ def make_plan(
         idle_rules=chosen.idle_rules([options for _, options in requests]),
         requested={unit.name: requested_of(unit, options) for unit, options in requests},
         corrects_biases=chosen.bias_correction,
+        run_in_float=run_in_float,
     )
 
 

@@ -203,6 +203,37 @@ def test_without_calibration_samples(spoil, qbench):
     assert "--schema without --calib" in err
 
 
+def test_a_suspect_of_a_cell_that_passes_is_no_failure(spoil, qbench, tmp_path):
+    """A pass broke its promise, or an arithmetic saturates: reported, while the exit code is that of the verdict."""
+    arguments = ("--schema", "w8a8_asym_pc", "--tolerance", "0.5", "--json")
+    code, out, err = qbench("localize", "digits_cnn", "--backend", "integer-ort-x64-avx2", *DATA, *FEW, *arguments)
+    found = json.loads(out)
+    assert (code, found["verdict"]["outcome"]) == (0, "passed"), err
+    assert {one["cause"] for one in found["finding"]["suspects"]} == {"pair saturation"}
+
+
+def test_a_network_whose_weights_alone_are_quantized_has_a_row_per_product(spoil, qbench):
+    arguments = (*DATA, *FEW, "--schema", "w4_sym_b32")
+    code, out, err = qbench("localize", "digits_cnn", "--backend", "ort-cpu-precise", *arguments, "--json")
+    found = json.loads(out)["finding"]
+    assert code == 1, err
+    assert [one["node"] for one in found["nodes"]] == ["conv1", "conv2", "dense1", "dense2"]
+    assert all(one["explained"] is not None and one["gain_db"] is not None for one in found["nodes"])
+    assert found["suspects"][0]["cause"] == "coarse grid"
+    assert "weights have 4 bits" in found["suspects"][0]["evidence"]
+    code, out, err = qbench("localize", "digits_cnn", "--backend", "ort-cpu-precise", *arguments)
+    assert "have weights of full precision again" in out
+    assert "leave integers" not in out
+
+
+def test_a_repair_of_what_is_not_run_in_integers_takes_nothing_out_of_them(spoil, qbench):
+    arguments = (*DATA, *FEW, "--schema", "w4a8_sym_pc")
+    code, out, err = qbench("localize", "digits_cnn", "--backend", "ort-cpu", *arguments)
+    assert code == 1, err
+    assert "repaired by" in out
+    assert "ort-cpu runs the multiply-accumulates in float already" in out
+
+
 def test_grids_that_are_computed_at_run_time_are_no_crash(qbench, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = ("--data", "digits_test", "--schema", "w8a8_asym_pc_dyn", "--samples", "4", "--json")

@@ -1,5 +1,6 @@
 """Parameters at run time: planned, written, and counted as ONNX defines DynamicQuantizeLinear."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,23 @@ def test_it_needs_no_statistics() -> None:
     profile = calibrate(model, [feeds_of(model)])
     empty = Profile(profile.graph, profile.samples, profile.rows, {})
     assert make_plan(model, empty, DYNAMIC).integer_macs == 1.0
+
+
+@pytest.mark.parametrize("backend", ["ort-cpu", "integer-ort-x64"])
+def test_a_plan_says_which_products_the_backend_runs_in_float(backend: str, tmp_path: Path) -> None:
+    """ONNX Runtime has no integer product of 4-bit weights, nor of values on grids of their own batch."""
+    model = mlp()
+    for schema, words in ((DYNAMIC, "computed at run time"), ("w4a8_sym_pc", "int8 by int4")):
+        plan, _ = planned(model, schema, capabilities=backend)
+        runs_them = backend != "ort-cpu"
+        assert plan.integer_macs == float(runs_them)
+        assert len(plan.run_in_float) == (0 if runs_them else 2)
+        assert all(words in reason for reason in plan.run_in_float.values())
+        assert (
+            sum(f"{backend} runs this in float" in line for line in plan.lines(backend=backend)) == (not runs_them) * 2
+        )
+        save_plan(plan, tmp_path / "plan.json")
+        assert load_plan(tmp_path / "plan.json").run_in_float == plan.run_in_float
 
 
 def test_only_products_read_what_is_quantized_at_run_time() -> None:

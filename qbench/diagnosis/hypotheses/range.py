@@ -36,17 +36,18 @@ class Cost:
     bits: int
 
     @classmethod
-    def of(cls, facts: UnitEvidence) -> "Cost | None":
-        """None: there is no grid, or nothing to compare."""
+    def of(cls, facts: UnitEvidence, *, of_reals: bool = False) -> "Cost | None":
+        """None: there is no grid and not ``of_reals`` (steps of 1, no ends, 8 bits), or nothing to compare."""
         captured = facts.captured
         grid = captured.unit.grid
         levels = captured.found if captured.isolated is None else captured.isolated
-        if grid is None or levels.shape != captured.expected.shape or not levels.size:
+        if (grid is None and not of_reals) or levels.shape != captured.expected.shape or not levels.size:
             return None
-        x = captured.expected.astype(np.float64) / float(grid.scale)
+        x = captured.expected.astype(np.float64) / captured.unit.scale
         kept = np.where(np.isfinite(x), x, 0.0)
         y = np.where(np.isfinite(x), levels.astype(np.float64) - captured.unit.zero_point, 0.0)
-        return cls(x=kept, y=y, low=facts.lowest, high=facts.highest, axis=facts.axis, bits=grid.qtype.bits)
+        bits = _USUAL_BITS if grid is None else grid.qtype.bits
+        return cls(x=kept, y=y, low=facts.lowest, high=facts.highest, axis=facts.axis, bits=bits)
 
     @property
     def error(self) -> float:
@@ -144,8 +145,8 @@ def weight_costs(facts: UnitEvidence) -> Iterator[Explanation | None]:
 
     The reasons are rows of different ranges under one scale, outliers, or few bits.
     """
-    cost, inner = Cost.of(facts), facts.interior
-    if cost is None or inner is None or not cost.is_high or not facts.is_product:
+    cost, inner = Cost.of(facts, of_reals=True), facts.interior
+    if cost is None or inner is None or not facts.is_product or not (cost.is_high or facts.captured.unit.grid is None):
         return
     operand, weight = inner.operand(1), inner.constant(1)
     if operand is None or operand.grid is None or weight is None or not weight.size:
