@@ -1,6 +1,7 @@
 """A trend as inline SVG."""
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,9 +40,19 @@ class Frame:
     width: float = WIDTH - LEFT - RIGHT
     height: float = HEIGHT - TOP - BOTTOM
     alone: float = 1.0
+    places: tuple[int, ...] = ()
+    """Of each run its place, where several have one; empty: runs are places."""
 
-    def x(self, place: float) -> float:
+    def x(self, position: int) -> float:
         """The horizontal place of a run or node, in SVG units."""
+        return self.at(self.place(position))
+
+    def place(self, position: int) -> int:
+        """The place of a run."""
+        return self.places[position] if self.places else position
+
+    def at(self, place: float) -> float:
+        """Where the place ``place`` is, in SVG units."""
         return self.left + (self.alone * self.width if self.count < 2 else place * self.width / (self.count - 1))
 
     def y(self, value: float) -> float:
@@ -57,6 +68,8 @@ def frame_of(trend: Trend, runs: int) -> Frame:
     """The span that shows the values of ``trend`` over ``runs`` runs."""
     metric = trend.metric
     values = [point.metric.value for point in trend.points] or [metric.value]
+    values.extend(value for point in trend.points for value in point.spread or ())
+    values.append(metric.value)
     values.extend(mark.limit for mark in trend.marks if mark.limit is not None)
     values.extend([] if trend.accepted is None else [trend.accepted])
     low, high = min(values), max(values)
@@ -65,7 +78,8 @@ def frame_of(trend: Trend, runs: int) -> Frame:
     if max(low - min(references), max(references) - high) <= 3 * spread:
         low, high = min(low, *references), max(high, *references)
     pad = max(0.08 * (high - low), 0.15 * spread)
-    return Frame(low - pad, high + pad, runs)
+    places = trend.places if len(trend.places) == runs else ()
+    return Frame(low - pad, high + pad, places[-1] + 1 if places else runs, places=places)
 
 
 def number(value: float) -> str:
@@ -87,13 +101,16 @@ def run_axis(runs: Sequence[RunView], frame: Frame) -> str:
     """
     if not runs:
         return ""
+    if frame.places:
+        firsts = dict(zip(reversed(frame.places), reversed(runs), strict=True))
+        runs = [firsts[place] for place in sorted(firsts)]
     last = len(runs) - 1
     wanted = [(0, "start"), (last, "end"), (last // 2, "middle")] if last else [(0, "end")]
     taken: list[tuple[float, float]] = []
     shown = []
     same_day = last > 0 and len({run.started[:10] for run in runs}) == 1
     for place, anchor in wanted:
-        text, x = _name(runs[place], same_day=same_day), frame.x(place)
+        text, x = _name(runs[place], same_day=same_day), frame.at(place)
         left = x - _LETTER * len(text) * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
         right = left + _LETTER * len(text)
         if all(right + 6 < start or left > end + 6 for start, end in taken):
@@ -280,15 +297,36 @@ def trend_svg(trend: Trend, cell: CellView, runs: Sequence[RunView]) -> str:
         f"<desc>{escape(describe(trend, runs))}</desc>",
         *environment_bands(trend, frame),
         *levels(trend, frame),
+        _scale(metric=trend.metric, frame=frame),
     ]
     labels = _labels(trend, frame)
     for place, points in _newest_last(trend):
         parts.extend(confidence_band(points, frame) if place == 0 and trend.has_intervals else ())
         parts.extend(_line(points, frame, place))
+        parts.extend(_spreads(points, frame))
     parts.extend(_step_mark(step, trend, frame, labels.get(step)) for step in trend.steps)
     parts.append(_last_mark(trend, cell, frame))
     parts.append(run_axis(runs, frame))
     return "".join([*parts, "</svg>"])
+
+
+def _scale(metric: MetricView, frame: Frame) -> str:
+    """The lines and numbers of a scale of values, which only the large chart shows."""
+    size = 10 ** math.floor(math.log10((frame.high - frame.low) / 3))
+    step = next((size * factor for factor in (1, 2, 5) if (frame.high - frame.low) / (size * factor) <= 6), size * 10)
+    first = math.ceil(frame.low / step)
+    heights = [(one * step, frame.y(one * step)) for one in range(first, math.floor(frame.high / step) + 1)]
+    lines = "".join(f"M{LEFT} {number(y)}h{WIDTH - RIGHT - LEFT}" for _, y in heights)
+    texts = "".join(f'<tspan x="{LEFT}" y="{number(y - 1)}">{_short(metric, value)}</tspan>' for value, y in heights)
+    return f'<g class="scale"><path d="{lines}"/><text>{texts}</text></g>'
+
+
+def _spreads(points: Sequence[RunPoint], frame: Frame) -> Iterable[str]:
+    """From the least to the largest value of several runs of one commit."""
+    found = [(frame.x(point.position), *point.spread) for point in points if point.spread]
+    if found:
+        path = "".join(f"M{number(x)} {number(frame.y(low))}V{number(frame.y(high))}" for x, low, high in found)
+        yield f'<path class="spread" d="{path}"/>'
 
 
 def sparkline_svg(trend: Trend, cell: CellView, runs: int) -> str:
@@ -307,7 +345,8 @@ def describe(trend: Trend, runs: Sequence[RunView]) -> str:
     """The chart in one or two sentences, for those who cannot see it."""
     metric = trend.metric
     values = [point.metric.value for point in trend.points]
-    text = f"{len(values)} runs"
+    text = counted(sum(len(point.each) for point in trend.points), "run")
+    text += f" of {counted(len(values), 'commit')}" if any(point.several for point in trend.points) else ""
     if values:
         text += f" between {value_text(metric, min(values))} and {value_text(metric, max(values))}"
     text += f", now {value_text(metric)}; fp32 {value_text(metric, metric.reference_value)}"
@@ -333,19 +372,32 @@ def line_names(trend: Trend) -> list[tuple[int, str]]:
 
 
 def _hover_data(trend: Trend, frame: Frame) -> str:
-    """The values for the page's script: ``first+more@height=value`` for each stretch of runs with one value."""
-    stretches: list[tuple[int, int, float]] = []
-    for position, value in ((point.position, point.metric.value) for point in trend.points):
-        first, last, before = stretches[-1] if stretches else (0, -2, 0.0)
-        if position == last + 1 and value == before:
-            stretches[-1] = first, position, value
+    """The points for the page's script: ``first+more@height=words`` for each stretch of places with the same words."""
+    stretches: list[tuple[int, int, float, str]] = []
+    for point in trend.points:
+        place, value, words = frame.place(point.position), point.metric.value, _point_text(trend, point)
+        first, last, _, before = stretches[-1] if stretches else (0, -2, 0.0, "")
+        if place == last + 1 and words == before:
+            stretches[-1] = first, place, value, words
         else:
-            stretches.append((position, position, value))
+            stretches.append((place, place, value, words))
     stretch_texts = (
-        f"{first}+{last - first}@{number(frame.y(value))}={value_text(trend.metric, value)}"
-        for first, last, value in stretches
+        f"{first}+{last - first}@{number(frame.y(value))}={words}" for first, last, value, words in stretches
     )
     return f' data-values="{escape("|".join(stretch_texts))}"'
+
+
+def _point_text(trend: Trend, point: RunPoint) -> str:
+    """``72.80 %~95 %: 72.11 … 73.48 %~6 runs, 72.60 % … 72.90 %``: value, interval and spread, what is known."""
+    metric = trend.metric
+    parts = [value_text(metric, point.metric.value)]
+    if trend.has_intervals:
+        low, high = (value_text(metric, end) for end in point.interval)
+        parts.append(f"95 %: {low.replace(' %', '')} … {high}")
+    if point.several:
+        parts.append(counted(len(point.several), "run"))
+        parts[-1] += f", {' … '.join(value_text(metric, end) for end in point.spread)}" if point.spread else ", equal"
+    return "~".join(parts)
 
 
 def _newest_last(trend: Trend) -> list[tuple[int, tuple[RunPoint, ...]]]:
@@ -423,7 +475,7 @@ def _last_mark(trend: Trend, cell: CellView, frame: Frame) -> str:
     """The newest value: a dot, or a cross when the cell is red."""
     if not trend.points:
         return ""
-    newest = trend.points[-1]
+    newest = max((point.each[-1] for point in trend.points), key=lambda point: point.position)
     x, y = frame.x(newest.position), frame.y(newest.metric.value)
     if cell.is_red:
         return f'<path class="now red" d="M{x - 3.5:.1f} {y - 3.5:.1f}l7 7m0 -7l-7 7"/>'
@@ -442,7 +494,8 @@ def flips_svg(trend: Trend, runs: int) -> str:
     most = max((max(pair) for pair in flips.values()), default=0)
     if most == 0:
         return ""
-    frame = Frame(0.0, 1.0, runs)
+    places = trend.places if len(trend.places) == runs else ()
+    frame = Frame(0.0, 1.0, places[-1] + 1 if places else runs, places=places)
     scale = (MIDDLE - 1) / most
     down = _flip_area({p: scale * losses for p, (losses, _) in flips.items()}, frame)
     up = _flip_area({p: -scale * gains for p, (_, gains) in flips.items()}, frame)

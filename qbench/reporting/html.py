@@ -16,7 +16,7 @@ from qbench.reporting.places import TABS, Places, anchor_of, commit_address, lin
 from qbench.reporting.report import Report, alert_rows
 from qbench.reporting.run_comparison import Comparison
 from qbench.reporting.terminal import class_sentence, next_steps
-from qbench.reporting.trends import StepGroup, Trend, is_eventful
+from qbench.reporting.trends import StepGroup, Trend, is_eventful, places_of
 from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView
 from qbench.storage import visible
 from qbench.tracking import GateRecord
@@ -134,7 +134,8 @@ def is_unchanged(cell: CellView, trends: Sequence[Trend]) -> bool:
     if cell.lead is None or cell.record.remedy or not trends or is_eventful(cell, trends):
         return False
     lead = trends[0]
-    values = {(point.metric.value, point.metric.losses, point.metric.gains) for point in lead.points}
+    metrics = [metric for point in lead.points for metric in (one.metric for one in point.each)]
+    values = {(metric.value, metric.losses, metric.gains) for metric in metrics}
     return len(values) == 1 and len(lead.marks) == 1 and lead.accepted in (None, cell.lead.value)
 
 
@@ -153,7 +154,7 @@ def _row(cell: CellView, report: Report, names: Sequence[str]) -> UnchangedRow:
         cell=cell,
         metrics=tuple(metrics.get(name) for name in names),
         interval=lead.points[-1].interval if lead.has_intervals else None,
-        runs=len(lead.points),
+        runs=sum(len(point.each) for point in lead.points),
     )
 
 
@@ -268,6 +269,7 @@ def _environment() -> "Environment":
         anchor_of,
         _asset,
         _bound,
+        commit_address,
         _breakable,
         _node_name,
         _glossary,
@@ -365,8 +367,10 @@ def _bound(words: str) -> str:
 
 
 def _runs_data(report: Report) -> str:
-    """The time and commit of each run, for the pointer's label; a word equal to that of the run before is empty."""
-    lines = [f"{run.started} · {run.commit}" if run.commit else run.started or run.id for run in report.runs]
+    """The time and commit of each place of the charts; a word equal to that of the place before is empty."""
+    firsts = dict(zip(reversed(places_of(report.runs)), reversed(report.runs), strict=True))
+    runs = [firsts[place] for place in sorted(firsts)]
+    lines = [f"{run.started} · {run.commit}" if run.commit else run.started or run.id for run in runs]
     texts = []
     before: list[str] = []
     for line in lines:

@@ -233,7 +233,9 @@ def _history(report: Report, charts: Mapping[str, str]) -> Iterable[str]:
     rows = []
     for key, trends in report.trends.items():
         lead = trends[0]
-        values = {point.position: point.metric.value for point in lead.points if point.position >= first}
+        values = {
+            point.position: point.metric.value for spot in lead.points for point in spot.each if point.position >= first
+        }
         if len(set(values.values())) > 1:
             places = range(first, len(report.runs))
             texts = [value_text(lead.metric, values[p]) if p in values else "" for p in places]

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from typing import Any
 
 from qbench.judging import CountingErrors, Errors, Finding, NodeErrors
 from qbench.number_text import MINUS, decimals_text, rough_percent, signed, small_percent
@@ -398,7 +399,7 @@ def nodes_svg(finding: Finding) -> str:
         return ""
     low, high = min(max(min(values), _LEAST), _MOST - 20), max(min(max(values), _MOST), _LEAST + 20)
     low, high = 10 * (low // 10), -10 * (-high // 10)
-    size = {"left": LEFT, "width": WIDTH - LEFT - RIGHT, "height": PLOT, "alone": 0.5}
+    size: dict[str, Any] = {"left": LEFT, "width": WIDTH - LEFT - RIGHT, "height": PLOT, "alone": 0.5}
     flat = Frame(low, max(high, low + 20), len(finding.nodes), **size)
     ranks = {rank: place - 1 for place, rank in ranks_of(finding).items()}
     labels = node_labels(

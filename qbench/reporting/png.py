@@ -50,7 +50,8 @@ def trend_frame(report: Report, model: str) -> "pd.DataFrame":
         (key.backend, key.column, trends[0].metric.name, point.environment_class, point.position, point.metric.value)
         for key, trends in report.trends.items()
         if key.model == model and trends
-        for point in trends[0].points
+        for place in trends[0].points
+        for point in place.each
     ]
     return pd.DataFrame(rows, columns=["backend", "column", "metric", "environment_class", "run", "value"])
 

@@ -35,11 +35,26 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RunPoint:
-    """The ``metric`` of ``cell`` as run ``position`` has them."""
+    """The ``metric`` of ``cell`` as run ``position`` has them, the first of the runs of one commit.
+
+    ``several``: the points of these runs, oldest first; empty where it is one run. This one is their median.
+    """
 
     position: int
     cell: CellView
     metric: MetricView
+    several: tuple["RunPoint", ...] = ()
+
+    @property
+    def each(self) -> tuple["RunPoint", ...]:
+        """The points of its runs, one where it is one run."""
+        return self.several or (self,)
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """The least and the largest value of the runs, as fractions; None where all are equal."""
+        values = [point.metric.value for point in self.several]
+        return (min(values), max(values)) if len(set(values)) > 1 else None
 
     @property
     def environment_class(self) -> str:
@@ -76,6 +91,7 @@ class Trend:
 
     ``steps``: of every class, oldest first. ``has_intervals``: whether the points have a 95 % interval, as shares of
     samples do. ``accepted``: the accepted value for the newest class, a fraction; None: not known.
+    ``places``: of each run its place along an axis, where runs of one commit have one place; empty: the position.
     """
 
     key: CellKey
@@ -86,11 +102,14 @@ class Trend:
     switches: tuple[Switch, ...] = ()
     marks: tuple[Mark, ...] = ()
     accepted: float | None = None
+    places: tuple[int, ...] = ()
 
     @property
     def by_class(self) -> tuple[tuple[RunPoint, ...], ...]:
         """The points of each environment class, that of the newest run first."""
-        return tuple(sorted(_by_class(self.points).values(), key=lambda points: points[-1].position, reverse=True))
+        return tuple(
+            sorted(_by_class(self.points).values(), key=lambda points: points[-1].each[-1].position, reverse=True)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +144,9 @@ def trend_of(
             found = None if past is None else next((m for m in past.metrics if m.name == metric.name), None)
         if past is not None and found is not None:
             points.append(RunPoint(position, past, found))
+    places = places_of(runs)
+    if places and places[-1] < len(places) - 1:
+        points = list(_by_commit(points, places))
     steps = (step for same in _by_class(points).values() for step in _steps(same, runs))
     return Trend(
         key=cell.key,
@@ -137,7 +159,30 @@ def trend_of(
         switches=_switches(points),
         marks=tuple(_marks(points)),
         accepted=accepted,
+        places=places,
     )
+
+
+def places_of(runs: Sequence[RunView]) -> tuple[int, ...]:
+    """The place of each of ``runs`` along an axis: neighbours that measured one commit as it is have one place."""
+    found: list[int] = []
+    for before, run in zip([None, *runs], runs, strict=False):
+        is_clean = bool(run.sha) and run.commit == run.sha[: len(run.commit)]
+        same = is_clean and before is not None and (before.sha, before.commit) == (run.sha, run.commit)
+        found.append(found[-1] + (not same) if found else 0)
+    return tuple(found)
+
+
+def _by_commit(points: Sequence[RunPoint], places: Sequence[int]) -> Iterator[RunPoint]:
+    """``points``, where those of one place, environment class and data are one: the run with the median value."""
+    groups: dict[tuple[int, str, str], list[RunPoint]] = {}
+    for point in points:
+        key = places[point.position], point.environment_class, point.cell.record.data
+        groups.setdefault(key, []).append(point)
+    for same in groups.values():
+        ranked = sorted(same, key=lambda point: point.metric.value)
+        median = ranked[(len(ranked) - 1) // 2]
+        yield RunPoint(same[0].position, median.cell, median.metric, tuple(same) if len(same) > 1 else ())
 
 
 def _by_class(points: Sequence[RunPoint]) -> dict[str, tuple[RunPoint, ...]]:

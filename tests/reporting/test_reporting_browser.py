@@ -1,13 +1,15 @@
 """The pages in a real browser: no complaint, no request, filters that work, names that stay text, no page too wide."""
 
+import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from reporting_histories import edge_histories, make_cell, make_run, nightly_history
 
-from qbench.reporting import remember, write_reports
+from qbench.reporting import Memory, remember, write_reports
 from qbench.tracking import Annotation, Ruling
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -264,6 +266,55 @@ def test_a_link_of_the_matrix_leads_to_the_charts_of_the_model(site, visit):
     assert one.said == []
 
 
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory) -> Path:
+    folder, runs = tmp_path_factory.mktemp("linked"), nightly_history(34)
+    memory = replace(remember(runs, accepted={}), repository="https://example.com/o/n")
+    write_reports(runs, folder, ["html"], memory=memory)
+    return folder
+
+
+@pytest.mark.parametrize("width", [NARROW, 1280])
+def test_a_click_on_a_chart_opens_a_large_one_whose_points_lead_to_commits(width, linked, visit):
+    one = visit(width).open(linked / "models" / "mobilenet_v2.html")
+    card = one.page.locator(".card:has(svg.trend)").first
+    chart = card.locator("svg.trend")
+    small = chart.bounding_box()["width"]
+    assert not card.locator(".scale").is_visible()
+    chart.click(position={"x": 20, "y": 60})
+    assert chart.bounding_box()["width"] > 1.8 * small
+    assert card.locator(".scale").is_visible()
+    assert card.locator(".scale tspan").count() >= 2
+    points, rows = card.locator("a:has(.point)"), card.locator(".values tbody tr")
+    assert points.count() == rows.count() > 10
+    assert re.fullmatch(r"https://example.com/o/n/commit/[0-9a-f]{9}", points.last.get_attribute("href"))
+    assert rows.first.locator("a").get_attribute("href") == points.last.get_attribute("href")
+    chart.hover(position={"x": 60, "y": 60})
+    assert re.search(r"[0-9.]+ %95 %: [0-9.]+ … [0-9.]+ %.*UTC · [0-9a-f]{9}", one.page.locator("#tip").text_content())
+    card.locator("summary").first.press("Escape")
+    assert not card.locator(".scale").is_visible()
+    assert one.js("document.documentElement.scrollWidth") <= width
+    assert one.said == []
+
+
+def test_without_scripts_a_click_still_opens_a_large_chart_with_its_scale(linked, visit):
+    one = visit(1280, java_script_enabled=False).open(linked / "models" / "mobilenet_v2.html")
+    chart = one.page.locator("svg.trend").first
+    small = chart.bounding_box()["width"]
+    chart.click(position={"x": 20, "y": 60})
+    assert chart.bounding_box()["width"] > 1.8 * small
+    assert chart.locator(".scale").is_visible()
+
+
+def test_names_are_explained_by_a_title_wherever_they_stand(tmp_path, visit):
+    runs = nightly_history(4)
+    write_reports(runs, tmp_path, ["html"], memory=Memory(meanings={"w8a8_sym_pc": "int8", "top1": "Top-1"}))
+    one = visit().open(tmp_path / "index.html")
+    titles = one.page.locator("thead th").evaluate_all("heads => heads.map((head) => head.title)")
+    assert "w8a8_sym_pc: int8" in titles
+    assert one.page.locator("small[title='top1: Top-1']").count() > 0
+
+
 def test_without_scripts_everything_is_there(site, visit):
     one = visit(java_script_enabled=False).open(site / "index.html")
     assert one.page.locator(".matrix td.m").count() == 120
@@ -287,7 +338,7 @@ def test_on_paper_nothing_is_cut_off_or_folded(site, visit):
     assert not one.page.locator(".bar").is_visible()
     one.open(site / "models" / "mobilenet_v2.html")
     one.js("dispatchEvent(new Event('beforeprint'))")
-    assert one.page.locator("details:not([open])").count() == 0
+    assert one.page.locator("details:not([open]):not(.chart)").count() == 0  # small charts are printed small
     pdf = one.page.pdf(format="A4")
     assert pdf.startswith(b"%PDF")
     assert one.said == []

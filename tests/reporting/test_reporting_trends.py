@@ -78,8 +78,43 @@ def test_a_step_names_what_is_new_at_its_run(report):
 
 def test_a_cause_that_is_not_known_is_not_named():
     runs = [make_run([exchanged(i, 994 if i < 6 else 980, 995, {"model": "a"} if i < 6 else {})], 0) for i in range(12)]
+    runs = [replace(run, header=run.header | {"commit": None}) for run in runs]
     (step,) = build_report(runs).trends[KEY][0].steps
     assert step.causes == ()
+
+
+def of_commit(run, place: int, *, dirty: bool = False):
+    """``run`` of the commit number ``place``."""
+    sha = f"{place:040x}"
+    return replace(run, header=run.header | {"commit": {"sha": sha, "short": sha[:9], "dirty": dirty}})
+
+
+def test_runs_of_one_commit_are_one_point_with_its_spread():
+    hits = [990, 990, 980, 985, 983, 989, 981, 987, 990]
+    commits = [0, 1, 2, 2, 2, 2, 2, 2, 3]
+    runs = [of_commit(make_run([exchanged(i, hits[i], 995, {})], i), commits[i]) for i in range(9)]
+    report = build_report(runs)
+    trend = report.trends[KEY][0]
+    assert [point.position for point in trend.points] == [0, 1, 2, 8]
+    several = trend.points[2]
+    assert len(several.each) == 6
+    assert several.metric.value == 0.983
+    assert several.spread == (0.980, 0.989)
+    assert trend.places == (0, 1, 2, 2, 2, 2, 2, 2, 3)
+    chart = trend_svg(trend, report.cells[0], report.runs)
+    assert chart.count('class="spread"') == 1
+    assert "6 runs, 98.00 % … 98.90 %" in chart
+    assert "9 runs of 4 commits" in chart
+    page = html_pages((report,))["models/network.html"]
+    assert len(re.search(r'data-runs="([^"]*)"', page)[1].split("|")) == 4
+
+
+@pytest.mark.parametrize("dirty", [True, False])
+def test_what_was_not_committed_or_is_of_another_machine_keeps_its_point(dirty):
+    runs = [make_run([exchanged(i, 990 + i, 995, {}) | {"environment_class": "ab"[i % 2]}], i) for i in range(4)]
+    trend = build_report([of_commit(run, 1, dirty=dirty) for run in runs]).trends[KEY][0]
+    assert [len(point.each) for point in trend.points] == ([1] * 4 if dirty else [2, 2])
+    assert trend.by_class[0][-1].environment_class == "b"
 
 
 def test_markdown_links_the_charts_that_were_written_and_shows_what_moved(history, tmp_path):

@@ -28,8 +28,9 @@ if (meanings.size) {
   }
 }
 const unfold = () => {
-  document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest("details")?.setAttribute("open", "");
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (const part of [target?.closest("details"), target?.querySelector("details.chart")]) part?.setAttribute("open", "");
 };
 addEventListener("hashchange", unfold);
 unfold();
-addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
+addEventListener("beforeprint", () => document.querySelectorAll("details:not(.chart)").forEach((part) => { part.open = true; }));
