@@ -16,7 +16,6 @@ CLAIMS = {
     "pytest suites -k proposal\n": ("top1 99.17 % → 42.50 % (−56.67 pp)", "worst: conv2", "cause: clipping"),
     "qbench localize": ("conv2: clipping", "an end of it"),
     "python forget_scaling.py": ("7 of 7 ranges moved, the first that of 'x', 0 … 1 → 0 … 16",),
-    "--qbench-report=html": ("reports/index.html",),
 }
 
 

@@ -307,6 +307,11 @@ class NearestNeighbour:
             raise ValueError(f"an answer of {self.k} classes")
 
     @property
+    def usual_metrics(self) -> tuple[str, ...]:
+        """Shares of right samples."""
+        return ("top1",)
+
+    @property
     def name(self) -> str:
         """Every setting in one word."""
         return f"nearest neighbour({self.output or 'first output'}, cosine, k={self.k})"
@@ -397,6 +402,11 @@ class Verification:
     output: str | None = None
     first: str = "first"
     second: str = "second"
+
+    @property
+    def usual_metrics(self) -> tuple[str, ...]:
+        """Pairs misjudged at the balanced threshold."""
+        return ("eer",)
 
     @property
     def name(self) -> str:

@@ -127,6 +127,11 @@ class SentenceClassification:
     k: int = 5
 
     @property
+    def usual_metrics(self) -> tuple[str, ...]:
+        """Shares of right samples."""
+        return ("top1",)
+
+    @property
     def name(self) -> str:
         """Every setting in one word."""
         return f"sentence classification({self.sequence}, {self.length}, k={self.k})"
@@ -161,6 +166,11 @@ class Retrieval:
     query: str = "query"
     document: str = "document"
     k: int = 10
+
+    @property
+    def usual_metrics(self) -> tuple[str, ...]:
+        """Documents found among the best five."""
+        return ("recall5",)
 
     @property
     def name(self) -> str:
