@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from qbench.judging.judgement import support_lost as support_lost
     from qbench.judging.loss import IMPROVED as IMPROVED
     from qbench.judging.loss import least_agreement as least_agreement
+    from qbench.judging.loss import retrained_gate as retrained_gate
     from qbench.judging.measurement import IDEAL as IDEAL
     from qbench.judging.measurement import Calibrated as Calibrated
     from qbench.judging.measurement import Compared as Compared

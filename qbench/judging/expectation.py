@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qbench.judging.cell import ANY, EnvironmentClass, are_equivalent
 from qbench.judging.measurement import Measurement
+from qbench.judging.verdict import Gate
 from qbench.metrics import Against, Direction, Score
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Expectation:
         cell_known: whether anything was ever accepted for this cell, in any class.
         whole: whether all samples were scored: a few cannot show that a known-bad cell no longer fails.
         stored: whether results of the cell are stored; those that are only compared with another backend are not.
+        retrained: where the baseline is STALE because of another model: what today's fp32 answers lost and gained
+            against the stored ones, on the samples that are the same, each judged as a loss.
     """
 
     state: State = State.KNOWN
@@ -71,6 +74,7 @@ class Expectation:
     cell_known: bool = True
     whole: bool = True
     stored: bool = True
+    retrained: tuple[tuple[Score, Gate], ...] = ()
 
     @classmethod
     def missing(cls, what: str) -> "Expectation":

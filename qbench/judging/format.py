@@ -36,9 +36,13 @@ def missing_model(node_id: str) -> str:
     return _command(_model(node_id), "--qbench-accept-fp32 --qbench-accept=new", reason=False)
 
 
-def stale(node_id: str) -> str:
-    """A reference of another model or data: make it again, and accept what the cells measure now."""
-    return _command(_model(node_id), "--qbench-accept-fp32 --qbench-accept=all", reason=True)
+def stale(node_id: str, *, lost: bool) -> str:
+    """A reference of another model or data: make it again, and accept what the cells measure now.
+
+    ``lost``: whether the float model became worse by more than its tolerance admits.
+    """
+    accept = _command(_model(node_id), "--qbench-accept-fp32 --qbench-accept=all", reason=True)
+    return f"{accept} only if the loss of the fp32 model is intended" if lost else accept
 
 
 def missing_cell(node_id: str, *, fails: bool) -> str:

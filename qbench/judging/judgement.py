@@ -2,6 +2,7 @@
 
 import datetime
 from dataclasses import replace
+from itertools import starmap
 
 from qbench.judging import format as remedies
 from qbench.judging.cell import Cell
@@ -29,6 +30,7 @@ from qbench.judging.verdict import (
     breach,
     numbers,
     one_line,
+    retrained,
     undecided,
     wanting,
 )
@@ -209,15 +211,28 @@ def _too_little(measurement: Measurement, expectation: Expectation, share: Gate)
     return support_lost(verdict, measurement.cell) if known else verdict
 
 
+_REFERENCE_RULE = "a stored fp32 reference of this model, data and preprocessing"
+
+
 def _without_reference(expectation: Expectation, gates: tuple[Gate, ...], node_id: str) -> Verdict:
-    stale = expectation.state is State.STALE
+    if expectation.state is not State.STALE:
+        return Verdict(
+            outcome=Outcome.MISSING,
+            headline=one_line(expectation.what),
+            rule=_REFERENCE_RULE,
+            gates=gates,
+            notices=(expectation.what,),
+            remedy=remedies.missing_model(node_id),
+        )
+    lost = any(gate.state is GateState.BROKEN for _, gate in expectation.retrained)
+    headline = [f"the baseline {expectation.what.removeprefix('it ')}", *starmap(retrained, expectation.retrained)]
     return Verdict(
-        outcome=Outcome.STALE if stale else Outcome.MISSING,
-        headline=one_line(f"the baseline {expectation.what.removeprefix('it ')}" if stale else expectation.what),
-        rule="a stored fp32 reference of this model, data and preprocessing",
-        gates=gates,
+        outcome=Outcome.STALE,
+        headline=one_line("; ".join(headline)),
+        rule=_REFERENCE_RULE,
+        gates=(*(gate for _, gate in expectation.retrained), *gates),
         notices=(expectation.what,),
-        remedy=remedies.stale(node_id) if stale else remedies.missing_model(node_id),
+        remedy=remedies.stale(node_id, lost=lost),
     )
 
 

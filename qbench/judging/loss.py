@@ -80,6 +80,19 @@ def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) ->
     )
 
 
+def retrained_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) -> Gate:
+    """The gate of the float model itself: ``score`` counts today's fp32 answers against those of the model before.
+
+    The rule and the statistics are those of a cell. It is information: the cell is stale whatever it says. Agreement
+    with the model before has no rule: a better model answers otherwise, too.
+    """
+    if score.against is Against.REFERENCE:
+        detail = f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))} with the stored fp32"
+        return Gate(kind="fp32", metric=score.metric, state=GateState.SHOWN, detail=detail, rule="shown, not judged")
+    gate = loss_gate(score, tolerance, decision)
+    return replace(gate, kind="fp32", detail=gate.detail.replace(" against fp32 ", " against the stored fp32 ", 1))
+
+
 def _state(score: Score, margin: Fraction, shown: LossEvidence | None, decision: Decision) -> GateState:
     if shown is not None and decision.by is not DecisionRule.POINT:
         return _BY_EVIDENCE[decision.by, shown.evidence]

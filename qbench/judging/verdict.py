@@ -165,6 +165,21 @@ def breach(measurement: Measurement, gate: Gate) -> str:
     return f"{_with_margin(score, gate)}: {gate.rule}"
 
 
+def retrained(score: Score, gate: Gate) -> str:
+    """What the float model lost or gained: ``fp32 top1 98.00 → 97.50 %, drop 0.50 pp within its margin of 0.98 pp``."""
+    if score.against is Against.REFERENCE:
+        return f"fp32 has {valued(score, score.value)} {score.metric} with the stored one"
+    text = f"fp32 {move(score)}, {drop_text(score)}"
+    if score.drop <= 0:
+        return text
+    if gate.limit is None:
+        return f"{text}, too few samples to decide"
+    margin = f"its margin of {apart(score, abs(score.reference_value - gate.limit))}"
+    by_evidence = gate.shown is not None and gate.decided is not DecisionRule.POINT
+    within = {GateState.HOLDS: "within", GateState.BROKEN: "not proven within" if by_evidence else "beyond"}
+    return f"{text} {within.get(gate.state, 'not decided against')} {margin}"
+
+
 def undecided(measurement: Measurement, gate: Gate) -> str:
     """The line of a cell with too few samples to decide the loss ``gate``."""
     return _with_margin(measurement.score(gate.metric), gate)

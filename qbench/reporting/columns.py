@@ -229,4 +229,4 @@ def words_instead(cell: CellView) -> str | None:
     """The text for a red cell that has no numbers, or whose numbers do not explain why it is red; else None."""
     if cell.is_unequal and cell.equality is not None:
         return cell.equality.detail
-    return None if cell.lead else cell.record.headline
+    return None if cell.lead and not cell.is_retrained else cell.record.headline

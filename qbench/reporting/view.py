@@ -111,6 +111,11 @@ class CellView:
         return self.lead.worse > float(found[1]) / 100 * self.lead.reference_value + 1e-9
 
     @property
+    def is_retrained(self) -> bool:
+        """Whether its headline tells what the fp32 model lost: its own numbers are counted against the new model."""
+        return self.record.outcome == Outcome.STALE.value and any(gate.kind == "fp32" for gate in self.record.gates)
+
+    @property
     def is_unequal(self) -> bool:
         """Whether it is red because it differs from another backend: its metrics do not show why."""
         broken = next((gate for gate in self.record.gates if gate.state == "broken"), None)

@@ -105,6 +105,12 @@ def _read_written_arithmetics(planned: Iterable[PlannedCell], catalogues: Catalo
             catalogues.backends.get(backend)
 
 
+def tolerances_of(suite: Suite, model: ModelTable, cell: Cell) -> tuple[tuple[When, Tolerance], ...]:
+    """(condition on the environment class, tolerance) of any ``cell`` of ``model``; the last always holds."""
+    named = ((when, tolerance) for pattern, when, tolerance in model.cell_tolerances() if cell.is_named_by(pattern))
+    return (*named, (None, model.own_tolerance() or suite.own_tolerance() or Tolerance()))
+
+
 class _Planner:
     """Plans the cells of one model; what does not depend on the cell is resolved once."""
 
@@ -115,8 +121,6 @@ class _Planner:
         self._criteria = (suite.asked(), model.asked())
         self._rules = suite.rules(model.id)
         self._layers = (*suite.layers(), *model.layers())
-        self._tolerance = model.own_tolerance() or suite.own_tolerance() or Tolerance()
-        self._tolerances = model.cell_tolerances()
 
     def plan(
         self, axes: tuple[str, str, str], calibration: CalibrationChoice | None = None, passes: str = NONE
@@ -139,10 +143,7 @@ class _Planner:
             calibration=calibration or model.calibration,
             recalibrated="" if calibration in (None, model.calibration) else cell.variant,
             rules=rules_for(cell, self._rules, self._layers),
-            tolerances=(
-                *((when, tolerance) for pattern, when, tolerance in self._tolerances if cell.is_named_by(pattern)),
-                (None, self._tolerance),
-            ),
+            tolerances=tolerances_of(suite, model, cell),
             passes=passes,
             line=suite.lines.get(model.id, 0),
             partner=suite.partners.get(model.id),

@@ -24,8 +24,12 @@ from qbench.graph import Operator, with_operators
 from qbench.host import processor_class
 from qbench.judging import (
     APPROVABLE,
+    FP32,
+    Cell,
+    Decision,
     EnvironmentClass,
     Expectation,
+    Gate,
     Measurement,
     Outcome,
     State,
@@ -33,13 +37,14 @@ from qbench.judging import (
     accepted_on,
     approved,
     judge,
+    retrained_gate,
     support_lost,
 )
-from qbench.metrics import Answers
+from qbench.metrics import Answers, Score, score
 from qbench.storage import Cache, digest_plain
-from qbench.subjects import Dataset, ZooModel
+from qbench.subjects import Dataset, ZooModel, task_answers
 from qbench.suite.catalogues import Catalogues
-from qbench.suite.expansion import PlannedCell
+from qbench.suite.expansion import PlannedCell, tolerances_of
 from qbench.suite.settings import rewriting_of
 from qbench.suite.suite_file import CalibrationChoice, ModelTable, Suite
 from qbench.tracking import (
@@ -123,6 +128,8 @@ class Bench:
         self._catalogues = catalogues
         self._settings = settings
         self._current: tuple[tuple[str, CalibrationChoice], SubjectArtifacts] | None = None
+        self._moved_references: dict[tuple[str, Decision], tuple[tuple[Score, Gate], ...]] = {}
+        """What retrained models lost, by model and decision: the same for each of its cells."""
         self._baselines = StoredBaselines(settings.baselines, suite, replacing=self._accepts_reference)
 
     @cached_property
@@ -241,12 +248,47 @@ class Bench:
             expected = baseline.expectation(
                 planned.cell, measurement.digests, trusted=self._accepts_reference, samples=counts
             )
+            if expected.state is State.STALE:
+                expected = replace(expected, retrained=self._retrained(planned, baseline))
             # A cell in quarantine on some machines is not accepted there, so it may be missing from the baseline.
             return replace(expected, cell_known=expected.cell_known or bool(planned.quarantine))
         if self._accepts_reference:
             return Expectation(cell_known=False)
         reference = model if planned.partner is None else planned.partner.id
         return Expectation.missing(f"no baseline of '{reference}' in suite '{self.suite.name}'")
+
+    def _retrained(self, planned: PlannedCell, baseline: Baseline) -> tuple[tuple[Score, Gate], ...]:
+        """What today's fp32 model lost and gained against the one of ``baseline``, by the tolerance of an fp32 cell.
+
+        On the data sets whose samples and labels are the same; nothing where the model and its preprocessing are.
+        """
+        key = planned.model.id, planned.rules.decision
+        if key not in self._moved_references:
+            self._moved_references[key] = tuple(self._each_retrained(planned, baseline))
+        return self._moved_references[key]
+
+    def _each_retrained(self, planned: PlannedCell, baseline: Baseline) -> Iterator[tuple[Score, Gate]]:
+        shared = self.shared(planned)
+        identity = shared.identity()
+        if not baseline.is_of_another_model(identity):
+            return
+        table, backend = planned.partner or planned.model, self.suite.table.reference
+        cell, environment = Cell(self.suite.name, table.id, backend, FP32), self.environment(backend)
+        tolerances = tolerances_of(self.suite, table, cell)
+        tolerance = next(one for when, one in tolerances if environment.matches(when))
+        today = shared.reference()
+        for use in shared.subject.metrics:
+            stored, known = baseline.stored.get(use.data), baseline.data.get(use.data)
+            if use.metric.of_run or use.metric.is_distance or stored is None or known is None:
+                continue
+            if known.digest != identity.get(f"data:{use.data}"):
+                continue
+            before, labels = task_answers(shared.subject.model.task, stored), shared.subject.data[use.data].labels
+            with contextlib.suppress(
+                ValueError
+            ):  # a metric of more than the stored answers, or of another form of them
+                lost = score(use.metric, today[use.data], labels=labels, reference=before, name=use.name)
+                yield lost, retrained_gate(lost, tolerance, planned.rules.decision)
 
     def acceptance(self, planned: PlannedCell, measurements: Sequence[Measurement]) -> Acceptance | None:
         """The baseline of ``planned``'s model after this run's accepting; None: the model cannot have one.

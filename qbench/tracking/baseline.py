@@ -103,6 +103,11 @@ class Baseline:
                 found.append(f"another data set '{data}'{self._counts(data, samples)}")
         return f"it is of {', '.join(found)}" if found else ""
 
+    def is_of_another_model(self, digests: Mapping[str, str]) -> bool:
+        """Whether the model or its preprocessing is another one than the reference was made with."""
+        then = {"model": self.model_digest, "preprocessing": self.preprocessing}
+        return any(digests.get(key, digest) != digest for key, digest in then.items())
+
     def _counts(self, data: str, samples: Mapping[str, int]) -> str:
         before, now = self.data[data].samples, samples.get(data)
         if now is None:

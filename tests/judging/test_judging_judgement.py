@@ -7,7 +7,19 @@ import re
 import pytest
 from judged_numbers import ELSEWHERE, HERE, NODE, TODAY, agreement, expected, judged, measured, per, top1
 
-from qbench.judging import THEN, Expectation, GateState, Outcome, QuarantineEntry, Rules, State, Tolerance
+from qbench.judging import (
+    THEN,
+    Decision,
+    DecisionRule,
+    Expectation,
+    GateState,
+    Outcome,
+    QuarantineEntry,
+    Rules,
+    State,
+    Tolerance,
+    retrained_gate,
+)
 from qbench.judging.verdict import LONGEST
 from qbench.number_text import distance_text, settled
 
@@ -174,6 +186,28 @@ def test_a_cell_nobody_accepted_is_missing_and_shows_its_numbers():
     assert "never accepted; top1 76.00 → 76.00 %" in verdict.headline
     assert verdict.remedy == f'pytest "{NODE}" --qbench-accept=new'
     assert "drop 0.40 pp" in judged(measured(top1(756)), unknown).headline
+
+
+@pytest.mark.parametrize(
+    ("hits", "decision", "words"),
+    [
+        (757, "point", "drop 0.30 pp within its margin of 0.38 pp"),
+        (755, "point", "drop 0.50 pp beyond its margin of 0.38 pp"),
+        (757, "strict", "drop 0.30 pp not proven within its margin of 0.38 pp"),
+        (757, "ci", "drop 0.30 pp not decided against its margin of 0.38 pp"),
+        (770, "strict", "gain 1.00 pp"),
+    ],
+)
+def test_a_stale_baseline_says_what_the_float_model_lost_and_stays_stale(hits, decision, words):
+    score = top1(hits)
+    gate = retrained_gate(score, Tolerance(0.005, "suite smoke"), Decision(DecisionRule(decision)))
+    verdict = judged(
+        measured(), Expectation(state=State.STALE, what="it is of another model", retrained=((score, gate),))
+    )
+    assert verdict.outcome is Outcome.STALE
+    assert verdict.headline == f"the baseline is of another model; fp32 top1 76.00 → {hits / 10:.2f} %, {words}"
+    assert [one.kind for one in verdict.gates if one.metric == "top1"] == ["fp32"]
+    assert verdict.remedy.endswith("is intended") == (gate.state is GateState.BROKEN)
 
 
 def test_a_stale_baseline_says_what_differs():

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from qbench.judging import mcnemar_midp
+from qbench.tracking import load_baseline
+
 CELL = "tiny_b::ort-cpu+w8a8_asym_pc"
 
 
@@ -35,7 +38,12 @@ def test_the_whole_story(project, monkeypatch):
     result = project.run()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.parseoutcomes() == {"passed": 4, "failed": 4}
-    result.stdout.fnmatch_lines(["the baseline is of another model", f"  cell: {CELL} is stale"])
+    result.stdout.fnmatch_lines(
+        [
+            "the baseline is of another model; fp32 has * % agreement with the stored one",
+            f"  cell: {CELL} is stale",
+        ]
+    )
     assert set(project.outcomes().values()) == {"passed", "stale"}
 
     result = project.run("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason", "trained anew")
@@ -45,6 +53,37 @@ def test_the_whole_story(project, monkeypatch):
     stored = json.loads((project.path / "baselines/scratch/tiny_b.json").read_text())
     reasons = {a.get("reason") for cell in stored["cells"].values() for a in cell["accepted"].values()}
     assert "trained anew" in reasons
+
+
+@pytest.mark.parametrize(("seeds", "state"), [("2 7", "holds"), ("3 2", "broken")])
+def test_before_a_retrained_model_is_accepted_its_fp32_is_judged_on_the_same_samples(
+    project, monkeypatch, seeds, state
+):
+    before, after = seeds.split()
+    project.write_suite(project.suite_path.read_text().replace('metrics = ["agreement"]', 'metrics = ["top1"]'))
+    monkeypatch.setenv("TINY_B_SEED", before)
+    project.accept()
+    place = project.path / "baselines/scratch"
+    old, labels = load_baseline(place / "tiny_b.json"), load_baseline(place / "tiny_a.json").stored["points"].ids[:, 0]
+    monkeypatch.setenv("TINY_B_SEED", after)
+    result = project.run()
+    stale = [line for line in project.lines() if line.get("outcome") == "stale"]
+    (gate,) = {json.dumps(gate) for line in stale for gate in line["gates"] if gate["kind"] == "fp32"}
+    (headline,) = {line["headline"] for line in stale}
+    (remedy,) = {line["remedy"] for line in stale}
+    project.run("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason", "trained anew")
+    right, now = (one.stored["points"].ids[:, 0] == labels for one in (old, load_baseline(place / "tiny_b.json")))
+    losses, gains, n = int((right & ~now).sum()), int((now & ~right).sum()), len(labels)
+    gate = json.loads(gate)
+    assert gate["state"] == state
+    assert f"losses {losses}, gains {gains};" in gate["detail"]
+    assert f"{now.sum()}/{n} = " in gate["detail"]
+    assert f"against the stored fp32 {right.sum()}/{n} = " in gate["detail"]
+    assert gate["shown"]["midp"] == mcnemar_midp(losses, gains)
+    assert gate["limit"] == pytest.approx(0.8 * right.mean())  # the tolerance of the suite
+    assert f"fp32 top1 {100 * right.mean():.2f} → {100 * now.mean():.2f} %" in headline
+    assert ("only if the loss of the fp32 model is intended" in remedy) == (state == "broken")
+    result.stdout.fnmatch_lines([headline, f"*fp32: {gate['detail'][:40]}*", f"      {headline}"])
 
 
 @pytest.mark.slow

@@ -69,3 +69,16 @@ def test_what_cannot_be_accepted_is_not_proposed(change):
     (report,) = build_reports([night(0, OLD), run])
     assert report.class_remedy == ""
     assert "new-class" not in html_pages([report])["index.html"]
+
+
+def test_what_a_retrained_model_lost_is_on_every_page_and_in_the_summary():
+    headline = "the baseline is of another model; fp32 top1 98.00 → 97.50 %, drop 0.50 pp beyond its margin of 0.49 pp"
+    gate = {"kind": "fp32", "metric": "top1", "state": "broken", "detail": "390/400 against 392/400", "rule": "20 %"}
+    cell = make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.0, outcome=Outcome.STALE)
+    (report,) = build_reports([make_run([cell | {"headline": headline, "gates": [gate]}])])
+    pages = html_pages([report])
+    for name in ("index.html", "models/magika.html", "known.html"):
+        assert headline in unescape(pages[name]), name
+    assert gate["detail"] in pages["models/magika.html"]
+    assert headline in markdown_text([report]).replace("\\", "")
+    assert headline in " ".join(" ".join(summary_lines(report)).split())
