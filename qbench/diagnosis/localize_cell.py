@@ -150,9 +150,13 @@ def localize(
     """Where ``subject`` goes wrong under ``schema`` on ``backend``, why, and what repairs it.
 
     Args:
-        subject: what is measured, or its artifacts if several cells are. backend, schema: values or names.
-        tolerance: allowed loss compared with a present fp32 run; None: the default. seconds: time limit; None: none.
-        options: None: the default, with the samples that differ first. threads: of one engine.
+        subject: what is measured, or its artifacts if several cells are.
+        backend: a backend or its name.
+        schema: a schema or its name.
+        tolerance: allowed loss compared with a present fp32 run; None: the default.
+        seconds: time limit; None: none.
+        options: None: the default, with the samples that differ first.
+        threads: of one engine.
 
     Raises:
         InputError: an argument of another type, or an impossible number.

@@ -52,12 +52,15 @@ def measure_cell(
     Args:
         subject: what is measured, for instance ``qbench.evaluation.build_subject("net.onnx", "test.npz", "train.npz",
             [], None)``; ``SubjectArtifacts`` of it where several cells are measured, so that they share what they can.
-        backend: a backend or its name. schema: a schema or its name; None: the model without quantizing it.
-        passes: rewrites of the quantized graph. comparator: another backend that the cell is compared with.
+        backend: a backend or its name.
+        schema: a schema or its name; None: the model without quantizing it.
+        passes: rewrites of the quantized graph.
+        comparator: another backend that the cell is compared with.
         cell: the id of the measurement; None: made from the names of subject, backend and schema.
         reference: fp32 answers by data set, which losses and gains are counted against; None: today's fp32 run.
         environment: the class of results of ``backend`` on this computer; None: found out.
-        threads: of one engine. timer: seconds on a monotonic clock.
+        threads: of one engine.
+        timer: seconds on a monotonic clock.
 
     Raises:
         UnsupportedError: the backend does not run such a graph, or not in useful time.

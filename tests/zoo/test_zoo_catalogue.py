@@ -7,6 +7,7 @@ import pytest
 
 from qbench.errors import InputError
 from qbench.extension import Extension, installed_extensions
+from qbench.metrics import catalogue as metric_catalogue
 from qbench.subjects import dataset_catalogue, get_dataset, get_model, model_catalogue, needed_packages
 
 
@@ -16,6 +17,9 @@ def test_a_model_bears_its_name_and_its_task_finds_its_graphs(name: str) -> None
     assert model.id == name
     assert set(model.graphs) == set(model.task.graphs)
     assert model.origin
+    usual = getattr(model.task, "usual_metrics", ("exact",))
+    assert usual
+    assert set(usual) <= set(metric_catalogue(()).names())
 
 
 @pytest.mark.parametrize("name", ["imagenet_photos", "photo_crops", "calibration_photos", "calibration_crops"])
