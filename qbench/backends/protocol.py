@@ -258,10 +258,13 @@ class InputFact:
         fits = len(array.shape) == len(self.shape) and all(
             want in (None, have) for want, have in zip(self.shape, array.shape, strict=True)
         )
+        if fits:
+            return None
         wanted = "×".join("?" if dim is None else str(dim) for dim in self.shape) or "a scalar"
-        return (
-            None if fits else f"shape {'×'.join(map(str, array.shape)) or 'of a scalar'} where the graph takes {wanted}"
-        )
+        # the size of the batch is none that a user chose: free axes are shown as such
+        free = [dim is None for dim in self.shape] if len(self.shape) == len(array.shape) else [False] * array.ndim
+        found = "×".join("?" if any_ else str(have) for any_, have in zip(free, array.shape, strict=True))
+        return f"shape {found or 'of a scalar'} where the graph takes {wanted}"
 
 
 @dataclass(frozen=True, slots=True)

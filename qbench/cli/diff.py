@@ -20,6 +20,7 @@ from qbench.cli.options import (
     declare_json,
     declare_model,
     refuse_idle_rules,
+    say_classes,
 )
 from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError, unknown_name
@@ -211,7 +212,9 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
         right = replace(right, schema=FLOAT)
     sides = [_sides(left, "left", shared, arguments), _sides(right, "right", other, arguments)]
     _align(arguments, came, sides)
-    samples = _first(shared.samples(next(iter(shared.subject.data.values()))), arguments.samples)
+    (data,) = shared.subject.data.values()
+    say_classes(shared.subject.model, data)
+    samples = _first(shared.samples(data), arguments.samples)
     allowed = Allowed(arguments.atol, arguments.rtol)
     with ExitStack() as stack:
         runners = {

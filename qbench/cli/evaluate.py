@@ -20,6 +20,7 @@ from qbench.cli.options import (
     declare_threads,
     names_of,
     refuse_idle_rules,
+    say_classes,
 )
 from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from qbench.judging import LossParts, Measurement, Part
     from qbench.metrics import Score
     from qbench.numerics import Arithmetic
+    from qbench.subjects import Dataset
 
 
 # ``qbench eval --parts``: what the schema costs, and what the backend's way of counting adds.
@@ -235,7 +237,7 @@ def _line(node: str, events: Mapping[str, int]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """The measurements, fp32 first, with what else was asked for."""
+    """The measurements, fp32 first, with what else was asked for; a quantized model without its float one is alone."""
 
     shared: "SubjectArtifacts"
     measured: "list[Measurement]"
@@ -262,6 +264,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
         given=arguments.model if arguments.fp32 else None,
         output=arguments.output,
     )
+    say_classes(subject.model, next(iter(subject.data.values())))
     kept = RecordingTask(subject.model.task)
     subject = replace(subject, model=replace(subject.model, task=kept))
     cache = choose_cache(arguments.cache)
@@ -280,11 +283,24 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
                 shared, runner, one, cell=cell, environment=environment_here(runner), threads=arguments.threads
             )
         )
+    if len(measured) == 1 and any(_came_quantized(load()) for load in subject.model.graphs.values()):
+        (alone,) = measured
+        measured = [replace(alone, cell=replace(alone.cell, schema=GIVEN))]
     parts: tuple[LossParts, ...] = ()
     if arguments.parts:
         made = shared.given if schema is None else shared.quantized(schema, backend.capabilities)
         parts = count_parts(shared, made.models, kept, threads=arguments.threads)
     return Evaluated(shared=shared, measured=measured, parts=parts, counted=counted)
+
+
+def _came_quantized(model: "ir.Model") -> bool:
+    from qbench.graph import Form, form_of
+
+    if form_of(model) is Form.FLOAT:
+        return False
+    from qbench.quantization import is_quantized  # loaded only for the few models that may be
+
+    return is_quantized(model)
 
 
 # ``qbench eval``: one model on one's own data: fp32, and under a schema what quantization costs.
@@ -301,8 +317,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="D",
         required=True,
-        help="'folder:PATH?resize=256&crop=224&mean=…&std=…' (pictures, one folder per class), "
-        "'PATH.npz' with an array for each input (or a lone x) and labels y, or the name of a data set",
+        help="a folder of pictures, one folder per class ('PATH?resize=256&crop=224&mean=…&std=…&classes=labels.txt'); "
+        "an .npz with an array for each input (or a lone x) and labels y, or a folder of these, one per sample; a "
+        ".jsonl with a sample in each line; or the name of a data set",
     )
     declare_backend(parser)
     parser.add_argument(
@@ -405,9 +422,16 @@ def _print(arguments: argparse.Namespace, shared: "SubjectArtifacts", measured: 
     fp32, *quantized = measured
     if quantized:
         _print_cost(fp32, *quantized)
+        task = getattr(subject.model.task, "__wrapped__", subject.model.task)
+        usual: Sequence[str] = getattr(task, "usual_metrics", ())
+        if data.labels is None and usual and not arguments.metrics:
+            put(f"no labels: {_no_labels(data)}, so that nothing is counted against them")
     else:
-        _print_values(fp32, is_labelled=data.labels is not None)
-    seconds = ", ".join(f"{one.seconds.get('inference', 0):.2f} s {one.cell.schema}" for one in measured)
+        _print_values(fp32, data)
+    seconds = ", ".join(
+        f"{one.seconds.get('inference', 0):.2f} s {_kind(one) if one.cell.is_given else one.cell.schema}"
+        for one in measured
+    )
     put()
     put(f"inference took {seconds}")
     for one in measured:
@@ -434,22 +458,35 @@ def _print_plan(quantized: "Measurement") -> None:
             put(f"  and {len(listed) - REFUSALS_SHOWN} more (--json lists them all)")
 
 
-def _print_values(fp32: "Measurement", *, is_labelled: bool) -> None:
-    """What the float model scores; against itself it has nothing to say."""
+def _kind(measurement: "Measurement") -> str:
+    """How a table calls what was measured alone."""
+    return "quantized" if measurement.cell.is_given else "fp32"
+
+
+def _no_labels(data: "Dataset") -> str:
+    """Why the data has none."""
+    if data.kind == "picture":
+        return f"no class folders found in '{data.id.removeprefix('folder:')}'"
+    return f"no classes found in '{data.id}' (an array y, or 'label' in each line)"
+
+
+def _print_values(alone: "Measurement", data: "Dataset") -> None:
+    """What one model scores; against itself it has nothing to say."""
     from qbench.judging import valued
 
     rows = [
         (score.metric, valued(score, score.value), f"{score.hits}/{score.out_of}" if score.proportion else str(score.n))
-        for score in fp32.scores
+        for score in alone.scores
         if _against_labels(score)
     ]
+    compared = "--fp32 with the float model" if alone.cell.is_given else "--schema and --calib"
     if rows:
-        print_columns(rows, ("metric", "fp32", "of"))
-    elif is_labelled:
-        put("nothing to score: these metrics compare with fp32; add --schema and --calib")
+        print_columns(rows, ("metric", _kind(alone), "of"))
+    elif data.labels is None:
+        put(f"nothing to score: {_no_labels(data)}; add them, or")
+        put(f"compare with fp32: {compared}")
     else:
-        put("nothing to score: the data has no labels (an array y, or a folder for each class); add them, or compare")
-        put("with fp32: --schema and --calib")
+        put(f"nothing to score: these metrics compare with fp32; add {compared}")
 
 
 def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
@@ -514,8 +551,8 @@ def _table(arguments: argparse.Namespace, evaluated: "Evaluated") -> dict[str, A
         "samples": len(next(iter(shared.subject.data.values()))),
         "backend": _backend(arguments, measured),
         "environment_class": str(measured[0].environment),
-        "fp32": one(measured[0]),
-        "quantized": one(measured[1]) if len(measured) > 1 else None,
+        "fp32": None if measured[0].cell.is_given else one(measured[0]),
+        "quantized": one(measured[-1]) if len(measured) > 1 or measured[0].cell.is_given else None,
         **more,
     }
 

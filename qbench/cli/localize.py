@@ -23,6 +23,7 @@ from qbench.cli.options import (
     declare_threads,
     names_of,
     refuse_idle_rules,
+    say_classes,
 )
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
@@ -83,6 +84,7 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     _require_samples(arguments, schema)
     metrics = names_of(arguments.metrics)
     subject = build_subject(arguments.model, arguments.data, arguments.calib, metrics, arguments.calib_count)
+    say_classes(subject.model, next(iter(subject.data.values())))
     cache = choose_cache(arguments.cache)
     tolerance = None if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
     artifacts = subject_artifacts(subject, backend, cache)

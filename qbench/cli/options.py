@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import count_from_one
+from qbench.cli.printing import say
 from qbench.errors import InputError
 from qbench.extension import Extension
 from qbench.storage import read_project, require_writable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from qbench.numerics import Arithmetic
     from qbench.quantization import Schema
     from qbench.storage import Cache
-    from qbench.subjects import Samples, ZooModel
+    from qbench.subjects import Dataset, Samples, ZooModel
 
 
 # Options that several verbs have: each is declared once, so that it has one form and one help text.
@@ -133,7 +134,16 @@ def read_samples(model: str, data: str, count: int | None, cache: "Cache") -> "t
     if count is not None:
         dataset = dataset.take(min(count, len(dataset)))
     network = read_network(model, dataset, preprocess)
+    say_classes(network, dataset)
     return network, prepare_samples(dataset, network.preprocess, cache)
+
+
+def say_classes(network: "ZooModel", data: "Dataset") -> None:
+    """How names of classes are numbered, on standard error."""
+    from qbench.subjects import class_notes
+
+    for line in class_notes(network, data):
+        say(line)
 
 
 # An arithmetic on the command line: a name, or a TOML file.

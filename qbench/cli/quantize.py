@@ -317,7 +317,7 @@ def _model_and_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
 def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     from qbench.backends import get_backend
     from qbench.calibration import Profile
-    from qbench.quantization import make_plan
+    from qbench.quantization import is_quantized, make_plan
     from qbench.subjects import read_graph
 
     schema = choose_schema(arguments.schema) if arguments.schema else None
@@ -333,6 +333,13 @@ def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     assert schema is not None
     capabilities = get_backend(arguments.backend).capabilities if arguments.backend else None
     model = read_graph(arguments.model)
+    if is_quantized(model):
+        raise InputError(
+            f"Quantizing '{arguments.model}' under '{schema.name}'",
+            found="a model that is quantized already: it would keep its quantization parameters",
+            expected="a float model",
+            remedy="Quantize the float file; --read prints the plan that this one has.",
+        )
     declare_sizes(model, arguments)
     profile = Profile.load(arguments.profile) if arguments.profile else None
     plan = make_plan(model, profile, schema, capabilities=capabilities)

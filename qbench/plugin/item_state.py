@@ -41,13 +41,14 @@ class SuiteFacts:
 
 @dataclass(slots=True)
 class ItemState:
-    """Of one item: the facts of its suite, whether it is a cell of the suite file, its lines of the run file."""
+    """Of one item: the facts of its suite, whether it is a cell of the suite file, its lines and notes of the run."""
 
     facts: SuiteFacts
     is_cell: bool
     location: tuple[str, int]
     line: dict[str, Any] | None = None
     finding: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
 
 
 ITEM_STATE = pytest.StashKey[ItemState]()
@@ -79,6 +80,8 @@ def attach(report: pytest.TestReport, state: ItemState) -> None:
         setattr(report, "qbench", state.line)  # noqa: B010
     if report.when == "call" and state.finding is not None:
         setattr(report, "qbench_finding", state.finding)  # noqa: B010
+    if report.when == "call" and state.notes:
+        setattr(report, "qbench_notes", state.notes)  # noqa: B010
     if isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).parent == Path(__file__).parent:
         report.longrepr = (*state.location, report.longrepr[2])
     report.longrepr, report.sections = _neutral(report.longrepr), _neutral(report.sections)

@@ -84,6 +84,9 @@ class Recorder:
         if line is not None:
             self._add_cell(run, line)
         self._add_finding(run, getattr(report, "qbench_finding", None))
+        for text in getattr(report, "qbench_notes", ()):
+            if text not in run.notes:
+                self.note(run, text)
 
     def _add_cell(self, run: OpenRun, line: dict[str, Any]) -> None:
         """Write the line of a cell unchanged: a hook may have added keys to it."""

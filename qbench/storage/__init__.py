@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from qbench.storage.archives import array_names as array_names
     from qbench.storage.archives import inflate as inflate
     from qbench.storage.archives import read_archive as read_archive
+    from qbench.storage.archives import read_array as read_array
     from qbench.storage.atomic import require_writable as require_writable
     from qbench.storage.atomic import staged_files as staged_files
     from qbench.storage.atomic import sync_folder as sync_folder

@@ -1,4 +1,4 @@
-"""Arrays of an ``.npz`` file or of its bytes, from any source: only numbers are read, nothing is unpickled.
+"""Arrays of an ``.npz`` or ``.npy`` file, from any source: only numbers are read, nothing is unpickled.
 
 What the headers declare is added up before any array is read, so that a small file cannot ask for much memory.
 """
@@ -61,6 +61,29 @@ def read_archive(
             raise ArchiveError(f"a damaged file ({type(error).__name__})") from error
 
 
+def read_array(source: Path, *, most: int) -> "np.ndarray[Any, Any]":
+    """The array in the ``.npy`` file ``source``.
+
+    Args:
+        source: the file. most: bytes of it.
+
+    Raises:
+        ArchiveError: it is not an array of numbers. TooLargeError: it takes more than ``most``.
+        OSError: the file cannot be read.
+    """
+    from numpy.lib import format as npy
+
+    with source.open("rb") as file:
+        size = _size(io.BytesIO(file.read(_HEADER_BYTES)), source.name, source.stat().st_size)
+        if size > most:
+            raise TooLargeError(size)
+        file.seek(0)
+        try:
+            return npy.read_array(file, allow_pickle=False)
+        except ValueError as error:
+            raise ArchiveError(f"a damaged file ({error})") from error
+
+
 def inflate(data: bytes, *, most: int) -> bytes:
     """What ``zlib.compress`` packed into ``data``; no more than ``most`` bytes are unpacked.
 
@@ -113,13 +136,22 @@ def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
         ArchiveError: it is not an array of numbers, is compressed or encrypted in another way than numpy's, or is cut
             short.
     """
-    from numpy.lib import format as npy
-
     name = member.filename
     if member.flag_bits & 1 or member.compress_type not in _PACKED:
         raise ArchiveError(f"'{name}', which is encrypted or packed in another way than numpy's")
     with archive.open(member) as file:
         start = io.BytesIO(file.read(_HEADER_BYTES))
+    return _size(start, name, member.file_size)
+
+
+def _size(start: io.BytesIO, name: str, whole: int) -> int:
+    """The bytes of the array whose file of ``whole`` bytes begins with ``start``.
+
+    Raises:
+        ArchiveError: it is not an array of numbers, or is cut short.
+    """
+    from numpy.lib import format as npy
+
     try:
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(start)]
         shape, _, dtype = read(start)
@@ -131,8 +163,8 @@ def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     if any(type(one) is not int or one < 0 for one in shape):
         raise ArchiveError(f"'{name}' of shape {shape}")
     size = math.prod(shape) * dtype.itemsize
-    if member.file_size - start.tell() != size:
-        raise ArchiveError(f"'{name}' with {member.file_size - start.tell():,} bytes where its shape needs {size:,}")
+    if whole - start.tell() != size:
+        raise ArchiveError(f"'{name}' with {whole - start.tell():,} bytes where its shape needs {size:,}")
     return size
 
 

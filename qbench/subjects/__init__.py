@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from qbench.subjects.catalogue import model_catalogue as model_catalogue
     from qbench.subjects.catalogue import needed_packages as needed_packages
     from qbench.subjects.digits import digits_arrays as digits_arrays
+    from qbench.subjects.model_files import class_notes as class_notes
     from qbench.subjects.model_files import model_from_file as model_from_file
     from qbench.subjects.model_files import only_graph as only_graph
     from qbench.subjects.model_files import read_graph as read_graph
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from qbench.subjects.sources import read_arrays as read_arrays
     from qbench.subjects.subject import BATCH as BATCH
     from qbench.subjects.subject import Array as Array
+    from qbench.subjects.subject import ClassNames as ClassNames
     from qbench.subjects.subject import Dataset as Dataset
     from qbench.subjects.subject import Preprocess as Preprocess
     from qbench.subjects.subject import RestoresAnswers as RestoresAnswers

@@ -1,10 +1,12 @@
 """Models that a user names: an ONNX file as a classifier, or a model of the catalogue."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from qbench.errors import InputError, require_type
@@ -13,7 +15,7 @@ from qbench.graph import load_model, operator_catalogue, with_operators
 from qbench.subjects.catalogue import model_catalogue
 from qbench.subjects.pictures import Picture
 from qbench.subjects.sources import ReadyArray
-from qbench.subjects.subject import Dataset, Preprocess, Task, ZooModel
+from qbench.subjects.subject import Array, Dataset, Preprocess, Task, ZooModel
 from qbench.subjects.tasks import Classification, WholeOutput
 
 
@@ -40,8 +42,8 @@ def read_network(model: str, data: Dataset, preprocess: Preprocess | None, outpu
         )
     if preprocess is None:
         return named
-    if isinstance(preprocess, ReadyArray) and len(named.graphs) == 1:
-        preprocess = _with_inputs_of(only_graph(named), preprocess, data)
+    if len(named.graphs) == 1:
+        preprocess = _fitted(only_graph(named), preprocess, data)
     return replace(named, preprocess=preprocess)
 
 
@@ -68,7 +70,7 @@ def model_from_file(
     return ZooModel(
         id=name or re.sub(r"[^a-z0-9_.-]", "-", Path(path).stem.lower()) or "model",
         graphs={"model": lambda: graph},
-        preprocess=_with_inputs_of(graph, preprocess or ReadyArray(), data),
+        preprocess=_fitted(graph, preprocess or ReadyArray(), data),
         task=_usual_task(graph, output, str(path)) if task is None else task,
         origin=str(path),
     )
@@ -144,26 +146,96 @@ def _usual_preprocess(data: Dataset) -> Preprocess:
         f"Preparing data set '{data.id}' for a model file",
         found=f"samples of kind '{data.kind}', which only a model of the catalogue can read",
         expected="pictures or arrays",
-        remedy="Bring the samples as an .npz file with x and y.",
+        remedy="Bring the samples as an .npz file with an array for each input.",
     )
 
 
-def _with_inputs_of(model: ir.Model, preprocess: Any, data: Dataset | None) -> Preprocess:  # noqa: ANN401
+def _fitted(model: ir.Model, preprocess: Any, data: Dataset | None) -> Preprocess:  # noqa: ANN401
     """``preprocess`` for ``model``: its own name for a lone input gives way to that of the graph.
 
     Raises:
-        InputError: ``data`` names feeds, and they are not the inputs of the graph.
+        InputError: ``data`` names feeds, and they are not the inputs of the graph; or the first sample has other shapes
+            or types than these.
     """
-    inputs = [str(value.name) for value in model.graph.inputs if value.name not in model.graph.initializers]
+    inputs = {str(value.name): value for value in model.graph.inputs if value.name not in model.graph.initializers}
     if hasattr(preprocess, "input") and preprocess.input not in inputs and len(inputs) == 1:
-        preprocess = replace(preprocess, input=inputs[0])
-    if data is not None and len(data) and data.kind == "array" and isinstance(preprocess, ReadyArray):
-        fed = set(preprocess.prepare(data.load(0)))
-        if fed != set(inputs):
-            raise InputError(
-                f"Feeding '{data.id}' to the model",
-                found=f"the arrays {', '.join(sorted(fed))}",
-                expected=f"one for each input of the graph: {', '.join(inputs)} (y: the labels)",
-                remedy="Save every array under the name of its input.",
-            )
+        preprocess = replace(preprocess, input=next(iter(inputs)))
+    feeds = {} if data is None or not len(data) else _first_feeds(preprocess, data)
+    doing = f"Feeding '{'' if data is None else data.id}' to the model"
+    if feeds and feeds.keys() != inputs.keys():
+        raise InputError(
+            doing,
+            found=f"the arrays {', '.join(sorted(feeds))}",
+            expected=f"one for each input of the graph: {', '.join(inputs)} (y: the labels)",
+            remedy="Save every array under the name of its input.",
+        )
+    for name, feed in feeds.items():
+        _require_fit(inputs[name], feed, preprocess, doing)
     return preprocess  # type: ignore[no-any-return]
+
+
+def _first_feeds(preprocess: Any, data: Dataset) -> dict[str, Array]:  # noqa: ANN401
+    """What a batch of one sample feeds; nothing where only the task knows that."""
+    if isinstance(preprocess, ReadyArray) and data.kind == "array":
+        return {name: feed[None] for name, feed in preprocess.prepare(data.load(0)).items()}
+    if isinstance(preprocess, Picture) and data.kind == "picture":
+        side = preprocess.crop
+        return preprocess.finish({preprocess.input: np.zeros((1, side, side, 3), np.uint8)})
+    return {}
+
+
+def _require_fit(value: ir.Value, feed: Array, preprocess: Any, doing: str) -> None:  # noqa: ANN401
+    """Check the shape behind the first axis, and the type, of what an input is fed."""
+    if value.dtype not in (None, ir.DataType.STRING) and feed.dtype != value.dtype.numpy():
+        raise InputError(
+            doing,
+            found=f"{feed.dtype} for input '{value.name}'",
+            expected=str(np.dtype(value.dtype.numpy())),
+            remedy="Save the array with that type.",
+        )
+    wanted = list(value.shape or ())[1:]
+    sizes = [dim if isinstance(dim, int) else None for dim in wanted]
+    fits = len(sizes) == feed.ndim - 1 and all(
+        want in (None, have) for want, have in zip(sizes, feed.shape[1:], strict=True)
+    )
+    if fits or not value.shape:
+        return
+    raise InputError(
+        doing,
+        found=f"{_sizes(feed.shape[1:])} a sample for input '{value.name}'",
+        expected=_sizes(["?" if size is None else size for size in sizes]),
+        remedy=_size_remedy(sizes, feed, preprocess),
+    )
+
+
+def _sizes(shape: Sequence[object]) -> str:
+    return "×".join(map(str, shape)) or "one number"
+
+
+def _size_remedy(sizes: Sequence[int | None], feed: Array, preprocess: Any) -> str:  # noqa: ANN401
+    if isinstance(preprocess, Picture) and len(sizes) == 3:
+        is_last = sizes[0] != 3 and sizes[2] == 3
+        height, width = sizes[:2] if is_last else sizes[1:]
+        if 3 not in (sizes[0], sizes[2]):
+            return "Pictures are fed with 3 channels; save others as arrays."
+        side = height or width
+        settings = [f"resize={side}", f"crop={side}"] if side and {height, width} <= {side, None} else []
+        settings += ["layout=nhwc"] if is_last else []
+        return f"Add ?{'&'.join(settings)} to the path." if settings else "Save the pictures as arrays of that shape."
+    if feed.ndim - 2 == len(sizes) and feed.shape[1] == 1:
+        return "Save each sample without the axis of the batch."
+    return "Save samples of that shape, one row per sample."
+
+
+def class_notes(network: ZooModel, data: Dataset) -> tuple[str, ...]:
+    """How the names of classes in ``data`` are numbered, and what is doubtful about it for ``network``."""
+    if data.classes is None:
+        return ()
+    found = [f"'{data.id}' has {data.classes}"]
+    task = getattr(network.task, "__wrapped__", network.task)
+    if isinstance(task, Classification) and len(network.graphs) == 1:
+        outputs = {value.name: value for value in only_graph(network).graph.outputs}
+        scores = outputs.get(task.output) if task.output else next(iter(outputs.values()))
+        if scores is not None and scores.shape is not None and isinstance(scores.shape[-1], int):
+            found.append(data.classes.warning(scores.shape[-1]))
+    return tuple(filter(None, found))

@@ -1,33 +1,42 @@
-"""Data sets by a line of text: a name, a folder of pictures, or a file of arrays.
+"""Data sets by a line of text: a name, a folder, a file of arrays, or a file that lists samples.
 
-imagenet_photos                                          a name of qbench or of an extension
-folder:PATH?resize=256&crop=224&mean=0.485,0.456,0.406   pictures; settings that are absent are torchvision's
-PATH.npz                                                 ready feeds by input (or a lone ``x``), and classes ``y``
+imagenet_photos                                   a name of qbench or of an extension
+PATH?resize=256&crop=224&mean=0.485,0.456,0.406   a folder of pictures; settings that are absent are torchvision's
+PATH                                              a folder of .npz files, one per sample
+PATH.npz                                          ready feeds by input (or a lone ``x``), and classes ``y``
+PATH.jsonl                                        one sample in each line: its files or numbers, and its label
+
+``folder:PATH`` is the folder also where a data set has its name. ``?classes=labels.txt`` numbers the names of classes
+by the lines of that file.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from qbench.errors import InputError, nearest, require_type
 from qbench.extension import known_extensions
 from qbench.metrics import Labels
+from qbench.number_text import counted
 from qbench.storage import (
     ArchiveError,
     TooLargeError,
     array_names,
     current_limits,
+    digest_arrays,
     digest_bytes,
     digest_plain,
     read_archive,
+    read_array,
     too_large,
 )
 from qbench.subjects.catalogue import dataset_catalogue
 from qbench.subjects.pictures import Interpolation, Layout, Picture, Pixels, decode_picture
-from qbench.subjects.subject import Array, Dataset, Preprocess
+from qbench.subjects.subject import Array, ClassNames, Dataset, Preprocess
 
 # Ready feeds: the arrays of an ``.npz`` file, one row per sample, by the names of the graph's inputs.
 #
@@ -115,60 +124,158 @@ def read_arrays(path: Path, needed: Sequence[str] = (), *, optional: Sequence[st
     )
 
 
-# Pictures of the user, in one folder for each class.
+# A folder of the user: pictures, in one folder for each class or without labels, or one .npz file per sample.
 #
-# FOLDER/<class>/…/<picture>       labelled: the folder's name as a number, else its index in order (`_class_numbers`)
+# FOLDER/<class>/…/<picture>       labelled: the folder's name as a number, else its index in order (`ClassNames`)
 # FOLDER/<picture>                 unlabelled, where there are no class folders
+# FOLDER/<sample>.npz              arrays without a batch axis, by the graph's inputs, and the class ``y`` or none
 
 _ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 
 
-def pictures_from_folder(folder: Path) -> Dataset:
-    """The pictures under ``folder``, sorted by path; other files and hidden ones are skipped.
+def _read_folder(folder: Path, listed: Sequence[str] | None, doing: str) -> Dataset:
+    """The samples under ``folder``, sorted by path; other files and hidden ones are skipped.
+
+    Args:
+        folder: where they are. listed: the names of all classes in the order of the model's outputs. doing: for errors.
 
     Raises:
-        InputError: no such folder, no picture in it, pictures next to class folders, or a file that cannot be read.
+        InputError: no such folder, no sample in it, samples of several kinds, a file that cannot be read, or a class
+            folder that is not ``listed``.
     """
-    doing = f"Reading the picture folder '{folder}'"
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing at that path"
         raise InputError(doing, found=found, expected="a folder", remedy="Check the path.")
-    classes = sorted((entry for entry in folder.iterdir() if entry.is_dir() and _shown(entry)), key=lambda e: e.name)
-    loose = [entry for entry in sorted(folder.iterdir()) if _is_picture(entry)]
-    numbers = _class_numbers([entry.name for entry in classes])
-    found_pictures = [
-        (path, numbers[index])
-        for index, entry in enumerate(classes)
+    entries = sorted((entry for entry in folder.iterdir() if _shown(entry)), key=lambda entry: entry.name)
+    folders = [entry for entry in entries if entry.is_dir()]
+    loose = [entry for entry in entries if _is_picture(entry)]
+    archives = [entry for entry in entries if entry.suffix == ".npz" and entry.is_file()]
+    of_classes = [
+        (path, entry.name)
+        for entry in folders
         for path in sorted(entry.rglob("*"))
         if _is_picture(path) and all(not part.startswith(".") for part in path.relative_to(entry).parts)
     ]
-    if bool(found_pictures) == bool(loose):
+    if sum(map(bool, (loose, archives, of_classes))) != 1:
+        also = f", {len(archives)} .npz files" if archives else ""
         raise InputError(
             doing,
-            found=f"{len(loose)} pictures directly in it and {len(found_pictures)} in its {len(classes)} folders",
-            expected="either one folder for each class, or unlabelled pictures and no folders of pictures",
+            found=f"{len(loose)} pictures directly in it{also} and {len(of_classes)} in its {len(folders)} folders",
+            expected="one folder of pictures for each class, or unlabelled pictures alone, or .npz files alone",
             remedy="Sort the pictures into folders named after their classes.",
         )
-    paths = loose or [path for path, _ in found_pictures]
-    labels: Labels | None = tuple((number,) for _, number in found_pictures) or None
-    return _dataset(folder, paths, labels, doing)
+    name = f"{_FOLDER}{folder.name}"
+    if listed is not None and not of_classes:
+        raise InputError(doing, found="no class folders", expected="them with ?classes=", remedy="Leave classes= out.")
+    if archives:
+        return _archives(name, archives, doing)
+    classes = _numbered([entry.name for entry in folders], listed, doing) if of_classes else None
+    labels = None if classes is None else tuple((classes.numbers[label],) for _, label in of_classes)
+    paths = loose or [path for path, _ in of_classes]
+    return _pictures(name, folder, paths, (labels, classes), doing)
 
 
-def _dataset(folder: Path, paths: list[Path], labels: Labels | None, doing: str) -> Dataset:
+def _archives(name: str, paths: Sequence[Path], doing: str) -> Dataset:
+    labels: list[int] = []
+    for path in paths:
+        y = read_arrays(path, optional=("y",)).get("y")
+        if y is not None and (y.size != 1 or y.dtype.kind not in "iu" or y.item() < 0):
+            remedy = "Save the class of the sample as one integer."
+            found = f"y of shape {y.shape} and {y.dtype}"
+            raise InputError(
+                f"Reading the data file '{path}'", found=found, expected="one class, from 0", remedy=remedy
+            )
+        labels += [] if y is None else [int(y.item())]
+    if labels and len(labels) != len(paths):
+        found = f"{len(labels)} of {len(paths)} files with a class y"
+        raise InputError(doing, found=found, expected="one in each file or in none", remedy="Save y in every file.")
+
+    def load(index: int) -> dict[str, Array]:
+        return {key: array for key, array in read_arrays(paths[index]).items() if key != "y"}
+
+    ids = [path.name for path in paths]
+    return _ready(name, ids, load, (tuple((label,) for label in labels) or None, None), doing)
+
+
+def _pictures(
+    name: str, folder: Path, paths: Sequence[Path], labels: tuple[Labels | None, ClassNames | None], doing: str
+) -> Dataset:
     digests = tuple(digest_bytes(_read(path, doing)) for path in paths)
 
     def load(index: int) -> Pixels:
         return decode_picture(_read(paths[index], doing), str(paths[index]))
 
     return Dataset(
-        id=f"folder:{folder.name}",
+        id=name,
         kind="picture",
         sample_ids=tuple(path.relative_to(folder).as_posix() for path in paths),
         sources=digests,
-        labels=labels,
+        labels=labels[0],
+        classes=labels[1],
         content=digest_plain(list(digests)),
         load=load,
     )
+
+
+def _ready(
+    name: str,
+    ids: Sequence[str],
+    arrays_of: Callable[[int], Mapping[str, Array]],
+    labels: tuple[Labels | None, ClassNames | None],
+    doing: str,
+) -> Dataset:
+    """Feeds that are read one sample at a time; a lone ``x`` is the feed of a lone input.
+
+    Raises:
+        InputError: a sample without feeds, of objects or NaN, or of other names, shapes or types than the first.
+    """
+
+    def feeds(index: int) -> dict[str, Array]:
+        return {
+            key: _one_feed(array, key, f"{doing}, sample '{ids[index]}'") for key, array in arrays_of(index).items()
+        }
+
+    def form(arrays: Mapping[str, Array]) -> str:
+        shapes = ((key, "×".join(map(str, one.shape)) or "one number", one) for key, one in sorted(arrays.items()))
+        return ", ".join(f"'{key}' {shape} of {one.dtype}" for key, shape, one in shapes) or "no feed"
+
+    first, digests = form(feeds(0)), []
+    for index, sample in enumerate(ids):
+        if (found := form(arrays := feeds(index))) != first or not arrays:
+            raise InputError(
+                f"{doing}, sample '{sample}'",
+                found=found,
+                expected=f"{first}, as of the first sample" if index else "an array for each input of the graph",
+                remedy="Save every sample with the same names, shapes and types.",
+            )
+        digests.append(digest_arrays(arrays))
+
+    def load(index: int) -> Any:  # noqa: ANN401 - a feed, or several by name
+        arrays = feeds(index)
+        return arrays["x"] if list(arrays) == ["x"] else arrays
+
+    return Dataset(
+        id=name,
+        kind="array",
+        sample_ids=tuple(ids),
+        sources=tuple(digests),
+        labels=labels[0],
+        classes=labels[1],
+        content=digest_plain(digests),
+        load=load,
+    )
+
+
+def _one_feed(array: Array, key: str, doing: str) -> Array:
+    """``array`` of one sample as it is fed: float64 as float32, which is what networks take."""
+    found = f"'{key}' of {array.dtype}"
+    if array.dtype.kind in "fiub":
+        with np.errstate(over="ignore"):  # what is too large for float32 becomes Inf
+            feed = array.astype(np.float32) if array.dtype == np.float64 else array
+        if np.isfinite(feed).all():
+            return feed
+        found = f"NaN or Inf in '{key}'"
+    raise InputError(doing, found=found, expected="numbers that float32 holds", remedy="Correct or remove the sample.")
 
 
 def _read(path: Path, doing: str) -> bytes:
@@ -183,19 +290,204 @@ def _read(path: Path, doing: str) -> bytes:
         ) from error
 
 
-def _class_numbers(names: list[str]) -> list[int]:
-    """``0003`` is class 3 where every name is a number; else classes are counted in the order of the names."""
-    if all(name.isascii() and name.isdecimal() for name in names):
-        return [int(name) for name in names]
-    return list(range(len(names)))
-
-
 def _is_picture(path: Path) -> bool:
     return path.suffix.lower() in _ENDINGS and _shown(path) and path.is_file()
 
 
 def _shown(path: Path) -> bool:
     return not path.name.startswith(".")
+
+
+def _numbered(names: Sequence[str], listed: Sequence[str] | None, doing: str) -> ClassNames:
+    unknown = [name for name in names if listed is not None and name not in listed]
+    if unknown:
+        close = nearest(unknown[0], listed or ())
+        raise InputError(
+            doing,
+            found=f"{counted(len(unknown), 'class', 'classes')} that ?classes= does not list, such as '{unknown[0]}'",
+            expected="a line of that file for every class",
+            remedy=f"Is '{close}' meant?" if close else "Add the line, at the place of its output.",
+        )
+    return ClassNames.of(names, listed)
+
+
+def _listed_classes(path: Path, text: str) -> tuple[str, ...]:
+    """The lines of the file that ``?classes=`` names."""
+    doing = f"Reading the classes '{path}' of '{text}'"
+    try:
+        names = tuple(line.strip() for line in path.read_text(encoding="utf-8").rstrip().splitlines())
+    except (OSError, UnicodeDecodeError) as error:
+        found = "no text" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
+        remedy = "Check the path; it is relative to the current folder."
+        raise InputError(doing, found=found, expected="a file with a class in each line", remedy=remedy) from error
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if not all(names) or twice is not None:
+        found = f"'{twice}' twice" if twice else "an empty line" if names else "nothing"
+        remedy = "List every class once, in the order of the model's outputs."
+        raise InputError(doing, found=found, expected="one class in each line", remedy=remedy)
+    return names
+
+
+# A .jsonl file: one sample in each line, its files relative to the folder of the file.
+#
+# {"path": "a.png", "label": 3}                       a picture, an .npy of a lone input, or an .npz by inputs
+# {"image": "a.npy", "meta": [0.5, 2], "label": 1}    each input of the graph: an .npy file, or numbers
+#
+# A label is a class, or its name, which is numbered as the name of a folder is; all lines have one or none has.
+
+_PATH, _LABEL = "path", "label"
+_EXAMPLE = 'Write one object per line, such as {"path": "a.png", "label": 3} or {"image": "a.npy", "label": 3}.'
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One sample: ``label`` as written; ``fields`` by name, texts are paths."""
+
+    doing: str
+    name: str
+    label: int | str | None
+    fields: Mapping[str, Any]
+
+    def refuse(self, found: str, expected: str, remedy: str = _EXAMPLE) -> NoReturn:
+        raise InputError(self.doing, found=found, expected=expected, remedy=remedy)
+
+
+def _read_lines(path: Path, listed: Sequence[str] | None) -> Dataset:
+    """The samples of the lines of ``path``; empty lines are skipped.
+
+    Raises:
+        InputError: no such file, a line that is no sample (its number is named), or one unlike the first.
+    """
+    doing = f"Reading the data file '{path}'"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        found = "no text" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
+        raise InputError(doing, found=found, expected="a sample in each line", remedy=_EXAMPLE) from error
+    numbered = ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+    lines = [_line(line, f"Reading line {number} of '{path}'", f"line {number}") for number, line in numbered]
+    if not lines:
+        raise InputError(doing, found="no line", expected="a sample in each line", remedy=_EXAMPLE)
+    for line in lines:
+        if _keys(line) != _keys(lines[0]):
+            line.refuse(_keys(line), f"{_keys(lines[0])}, as in the first line")
+    labels = _labels_of(lines, listed, doing)
+    if isinstance(lines[0].fields.get(_PATH), str):
+        return _of_paths(path, lines, labels, doing)
+    whole = [key for key in lines[0].fields if all(_numbers(line, key).dtype.kind in "iub" for line in lines)]
+
+    def arrays(index: int) -> dict[str, Array]:
+        found = {key: _numbers(lines[index], key, path.parent) for key in lines[index].fields}
+        # 1 and 1.5 are of one input: a file in which some number of it is no integer has floats
+        return {
+            key: one if key in whole or isinstance(lines[index].fields[key], str) else one.astype(np.float64)
+            for key, one in found.items()
+        }
+
+    return _ready(path.name, [line.name for line in lines], arrays, labels, doing)
+
+
+def _line(text: str, doing: str, name: str) -> _Line:
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        found = f"broken JSON ({error})" if isinstance(error, ValueError) else "too many brackets"
+        raise InputError(doing, found=found, expected="an object", remedy=_EXAMPLE) from error
+    line = _Line(doing, name, None, {})
+    if not isinstance(table, dict):
+        line.refuse(f"a {type(table).__name__}", "an object")
+    label = table.pop(_LABEL, None)
+    if label is not None and (
+        not isinstance(label, int | str)
+        or isinstance(label, bool)
+        or label in ("",)
+        or (isinstance(label, int) and label < 0)
+    ):
+        line.refuse(f"the label {json.dumps(label)[:40]}", "a class from 0 on, or the name of one")
+    if not table:
+        line.refuse("no sample", f"'{_PATH}', or the inputs of the graph")
+    path = table.get(_PATH)
+    if isinstance(path, str) and len(table) > 1:
+        line.refuse(f"'{_PATH}' with {', '.join(key for key in table if key != _PATH)}", f"'{_PATH}' alone")
+    return _Line(doing, path if isinstance(path, str) else name, label, table)
+
+
+def _keys(line: _Line) -> str:
+    kinds = {int: ["a number as label"], str: ["a name as label"]}
+    path = "the path of a file" if isinstance(line.fields.get(_PATH), str) else ""
+    return " and ".join([path or ", ".join(sorted(line.fields)), *kinds.get(type(line.label), ["no label"])])
+
+
+def _labels_of(
+    lines: Sequence[_Line], listed: Sequence[str] | None, doing: str
+) -> tuple[Labels | None, ClassNames | None]:
+    written = [line.label for line in lines]
+    if not isinstance(written[0], str):
+        if listed is not None:
+            remedy = "Leave classes= out, or write names as labels."
+            raise InputError(doing, found="no names of classes", expected="them with ?classes=", remedy=remedy)
+        return (None if written[0] is None else tuple((int(label),) for label in written if label is not None)), None
+    classes = _numbered(sorted({str(label) for label in written}), listed, doing)
+    return tuple((classes.numbers[str(label)],) for label in written), classes
+
+
+def _of_paths(
+    path: Path, lines: Sequence[_Line], labels: tuple[Labels | None, ClassNames | None], doing: str
+) -> Dataset:
+    paths = [_inside(line, _PATH, path.parent) for line in lines]
+    kinds = {one.suffix.lower() for one in paths}
+    if kinds <= _ENDINGS:
+        return _pictures(path.name, path.parent, paths, labels, doing)
+    for line, one in zip(lines, paths, strict=True):
+        if one.suffix.lower() not in (".npy", ".npz"):
+            line.refuse(f"'{one.name}'", "pictures alone, or .npy and .npz files alone")
+
+    def arrays(index: int) -> Mapping[str, Array]:
+        one = paths[index]
+        return read_arrays(one) if one.suffix.lower() == ".npz" else {"x": _array(one, lines[index])}
+
+    return _ready(path.name, [line.name for line in lines], arrays, labels, doing)
+
+
+def _inside(line: _Line, key: str, folder: Path) -> Path:
+    """The file that ``key`` names, in ``folder``."""
+    path = Path(line.fields[key])
+    if path.is_absolute() or ".." in path.parts:
+        line.refuse(f"'{path}', outside the folder of the .jsonl file", "a path inside it", "Move the .jsonl file up.")
+    if not (folder / path).is_file():
+        line.refuse(f"no file '{path}'", "a file relative to that of the line", "Correct the path.")
+    return folder / path
+
+
+def _numbers(line: _Line, key: str, folder: Path | None = None) -> Array:
+    """The numbers of ``key``, or of its file in ``folder``; None: files are not read, and count as integers."""
+    value = line.fields[key]
+    if isinstance(value, str):
+        if folder is None:
+            return np.zeros(0, np.int64)
+        path = _inside(line, key, folder)
+        if path.suffix.lower() != ".npy":
+            line.refuse(f"'{value}' of input '{key}'", "an .npy file, or numbers", _EXAMPLE)
+        return _array(path, line)
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        found = np.asarray(None)
+    if found.dtype.kind not in "fiub":
+        line.refuse(
+            f"'{key}' without numbers, or with rows of different length", "numbers, or the path of an .npy file"
+        )
+    return found
+
+
+def _array(path: Path, line: _Line) -> Array:
+    try:
+        return read_array(path, most=current_limits().tensor_bytes)
+    except TooLargeError as error:
+        raise too_large(line.doing, "arrays", error.size, "tensor_bytes") from error
+    except (ArchiveError, OSError) as error:
+        found = f"'{path.name}' with {error}"
+        raise InputError(line.doing, found=found, expected="an array of numbers", remedy="Save it again.") from error
 
 
 _FOLDER = "folder:"
@@ -207,23 +499,43 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
     Raises:
         InputError: no such name, file or folder; an unknown or impossible setting; and as the readers of each form.
     """
-    remedy = "Name it as 'qbench list' shows it, or give 'PATH.npz' or 'folder:PATH'."
+    remedy = "Name it as 'qbench list' shows it, or give the path of a folder, an .npz or a .jsonl file."
     require_type("Looking for data", text, str, expected="the name of a data set, as a text", remedy=remedy)
-    if text.startswith(_FOLDER):
-        path, _, query = text.removeprefix(_FOLDER).partition("?")
-        preprocess = _picture(query, text)
-        return pictures_from_folder(Path(path)), preprocess
-    if text.endswith(".npz"):
-        return arrays_from_npz(Path(text)), ReadyArray()
-    names = dataset_catalogue(known_extensions())
-    if text in names.names():
-        return names.get(text), None
-    close = nearest(text, names.names())
+    where, _, query = text.removeprefix(_FOLDER).partition("?")
+    path, is_folder = Path(where), text.startswith(_FOLDER)
+    if not is_folder and path.suffix not in (".npz", ".jsonl"):
+        names = dataset_catalogue(known_extensions())
+        if text in names.names():
+            return names.get(text), None
+        if not path.is_dir():
+            _refuse_name(text, path, names.names())
+    settings = _settings(query, text)
+    listed = _listed_classes(Path(settings.pop("classes")), text) if "classes" in settings else None
+    if path.suffix == ".npz" and not is_folder:
+        found = arrays_from_npz(path)
+    elif path.suffix == ".jsonl" and not is_folder:
+        found = _read_lines(path, listed)
+    else:
+        found = _read_folder(path, listed, f"Reading the folder '{path}'")
+    if found.kind == "picture":
+        return found, _picture(settings, text)
+    if settings or (listed is not None and found.classes is None):
+        raise InputError(
+            f"Reading the settings in '{text}'",
+            found=f"'{next(iter(settings), 'classes')}' with arrays",
+            expected="no settings: arrays are fed as they are",
+            remedy="Leave it out.",
+        )
+    return found, ReadyArray()
+
+
+def _refuse_name(text: str, path: Path, names: Sequence[str]) -> NoReturn:
+    is_file, close = path.is_file(), nearest(text, names)
     raise InputError(
         f"Looking for the data '{text}'",
-        found="no data set of that name",
-        expected=f"'{_FOLDER}PATH', 'PATH.npz', or one of: {', '.join(names.names())}",
-        remedy=f"Did you mean '{close}'?" if close else "Choose one of these.",
+        found=f"a file that ends in '{path.suffix}'" if is_file else "no folder, no file and no data set of that name",
+        expected=f"a folder, an .npz or a .jsonl file, or one of: {', '.join(names)}",
+        remedy=f"Did you mean '{close}'?" if close and not is_file else "Check the path, or choose one of these.",
     )
 
 
@@ -244,10 +556,11 @@ _SETTINGS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "std": (_triple, "three numbers, as in 0.229,0.224,0.225"),
     "layout": (Layout, f"one of: {', '.join(choice.value for choice in Layout)}"),
     "input": (str, "the name of the graph's input"),
+    "classes": (str, "a file with a class in each line"),
 }
 
 
-def _picture(query: str, text: str) -> Picture:
+def _settings(query: str, text: str) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for part in filter(None, query.split("&")):
         key, _, written = part.partition("=")
@@ -263,6 +576,10 @@ def _picture(query: str, text: str) -> Picture:
             settings[key] = convert(written)
         except ValueError:
             raise InputError(doing, found=f"'{written}'", expected=expected, remedy="Correct the value.") from None
+    return settings
+
+
+def _picture(settings: Mapping[str, Any], text: str) -> Picture:
     try:
         return Picture(**settings)
     except ValueError as error:

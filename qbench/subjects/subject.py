@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, runtime_checkable
@@ -14,6 +14,7 @@ import onnx_ir as ir
 from qbench.errors import InputError
 from qbench.host import package_versions
 from qbench.metrics import Answers, Labels, StoredAnswers
+from qbench.number_text import counted
 from qbench.storage import Cache, digest_arrays, digest_code, digest_plain
 
 # From a raw sample to a graph's feed, in two steps so that the first can be cached compactly.
@@ -47,6 +48,81 @@ class Preprocess(Protocol):
         ...
 
 
+# The classes of samples that have names, such as those of folders, and their numbers.
+
+_LISTED = 12
+"""Classes that a message lists; of more, it lists the first few and counts the others."""
+_FIRST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ClassNames:
+    """Which class of the model a name is.
+
+    Args:
+        numbers: name → class, in the order of the classes.
+        listed: lines of the file that numbers them, one for each output of the model; None: names that are numbers are
+            classes themselves, and others are counted in their order.
+    """
+
+    numbers: Mapping[str, int]
+    listed: int | None = None
+
+    @classmethod
+    def of(cls, names: Sequence[str], listed: Sequence[str] | None = None) -> "ClassNames":
+        """The classes of distinct ``names``; ``listed``: of these, by their places."""
+        if listed is not None:
+            return cls({name: place for place, name in enumerate(listed) if name in names}, len(listed))
+        ordered = sorted(names)
+        if all(name.isascii() and name.isdecimal() for name in ordered):
+            return cls(dict(sorted(((name, int(name)) for name in ordered), key=lambda one: one[1])))
+        return cls({name: place for place, name in enumerate(ordered)})
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether classes are the places of the names in their order, so that a missing one moves those after it."""
+        return self.listed is None and not all(name.isdecimal() for name in self.numbers)
+
+    def __str__(self) -> str:
+        """``10 classes: class0=0, …``."""
+        shown = list(self.numbers.items())[: len(self.numbers) if len(self.numbers) <= _LISTED else _FIRST]
+        more = len(self.numbers) - len(shown)
+        texts = [*(f"{name}={number}" for name, number in shown), *([f"… ({more} more)"] if more else [])]
+        return f"{counted(len(self.numbers), 'class', 'classes')}: {', '.join(texts)}"
+
+    def warning(self, outputs: int) -> str:
+        """What is doubtful about them for a model of ``outputs`` classes; empty: nothing."""
+        if not self.is_counted or len(self.numbers) >= outputs:
+            return ""
+        return (
+            f"{len(self.numbers)} classes are counted in the order of their names, and the model has {outputs}: a name "
+            "that is missing moves all after it; list all in the order of the outputs with ?classes=labels.txt"
+        )
+
+    def require(self, outputs: int, doing: str) -> None:
+        """Check that a model of ``outputs`` classes has all of them.
+
+        Raises:
+            InputError: it has fewer, or another number than the file lists.
+        """
+        most, last = max(((number, name) for name, number in self.numbers.items()), default=(-1, ""))
+        if self.listed is not None and self.listed != outputs:
+            raise InputError(
+                doing,
+                found=f"{counted(self.listed, 'class', 'classes')} in the file that ?classes= names",
+                expected=f"{outputs}, as the model has {outputs} outputs",
+                remedy="List every class once, in the order of the outputs.",
+            )
+        if most >= outputs:
+            raise InputError(
+                doing,
+                found=counted(len(self.numbers), "class", "classes") if self.is_counted else f"class '{last}'",
+                expected=f"classes from 0 to {outputs - 1}, as the model has {outputs} outputs",
+                remedy="Take the folders or labels away that are no class, or list the classes in the order of the "
+                "outputs with ?classes=labels.txt.",
+            )
+
+
 # Raw samples with stable names, before any model's preprocessing.
 
 
@@ -62,7 +138,7 @@ class Dataset:
         sources: n names of what each sample was cut from; data sets with a common source overlap.
         labels: of each sample the ids of the right classes, or the right sequence; None: unlabelled.
         content: digest of the raw content (the package's or the files'), known without decoding anything.
-        load: the raw sample at an index.
+        load: the raw sample at an index. classes: the names that the labels come from; None: labels came as numbers.
 
     Raises:
         InputError: two samples share a name, or there are more or fewer sources or labels than samples.
@@ -75,6 +151,7 @@ class Dataset:
     labels: Labels | None
     content: str
     load: Callable[[int], Any]
+    classes: ClassNames | None = None
 
     def __post_init__(self) -> None:
         count = len(self.sample_ids)
@@ -159,7 +236,7 @@ class Dataset:
 
     def without_samples(self) -> "Dataset":
         """A data set of the same kind without samples, for models that need no calibration."""
-        return replace(self, id="none", sample_ids=(), sources=(), labels=None, content="")
+        return replace(self, id="none", sample_ids=(), sources=(), labels=None, classes=None, content="")
 
     def pick(self, chosen: Sequence[int]) -> "Dataset":
         """The samples with the indices ``chosen``, in that order."""
@@ -236,6 +313,7 @@ class Samples:
     labels: Labels | None
     folder: Path
     preprocess: Preprocess
+    classes: ClassNames | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -291,7 +369,8 @@ def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> S
     code = [digest_code(preprocess), digest_code(dataset.load)]
     key = digest_plain([dataset.digest, preprocess.name, code, package_versions(_DECODERS)])
     folder = cache.entry("samples", key, lambda path: _write(dataset, preprocess, path))
-    return Samples(dataset.id, dataset.digest, dataset.sample_ids, dataset.labels, folder, preprocess)
+    labels, classes = dataset.labels, dataset.classes
+    return Samples(dataset.id, dataset.digest, dataset.sample_ids, labels, folder, preprocess, classes=classes)
 
 
 def _write(dataset: Dataset, preprocess: Preprocess, folder: Path) -> None:

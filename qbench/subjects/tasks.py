@@ -153,6 +153,8 @@ class Classification:
 
 def _refuse_other_labels(samples: Samples, start: int, count: int, classes: int, doing: str) -> None:
     """Refuse a label that is not a class, among ``count`` samples from ``start`` on: it could never be right."""
+    if samples.classes is not None:
+        samples.classes.require(classes, doing)
     labels = () if samples.labels is None else samples.labels[start : start + count]
     for sample, right in zip(samples.ids[start : start + count], labels, strict=False):
         if other := [label for label in right if not 0 <= label < classes]:

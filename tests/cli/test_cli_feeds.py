@@ -1,11 +1,16 @@
 """Models of several inputs and of other outputs than classes: every verb feeds arrays by the names of the inputs."""
 
 import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
 
 AXES = ("--backend", "ort-cpu", "--schema", "w8a8_asym_pc", "--calib")
 
@@ -107,6 +112,165 @@ def test_arrays_that_do_not_fit_are_one_sentence(two_inputs, qbench, arrays, say
     code, out, err = qbench("eval", "two.onnx", "--data", "bad.npz")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert says in err
+
+
+@pytest.fixture
+def folders(project):
+    """tiny.onnx, which takes pictures of 4 × 4, and four class folders that its outputs are the classes of."""
+    rng = np.random.default_rng(2)
+    nodes = [
+        helper.make_node("Flatten", ["img"], ["flat"], name="flat"),
+        helper.make_node("MatMul", ["flat", "w"], ["scores"], name="last"),
+    ]
+    saved("tiny.onnx", nodes, {"img": [3, 4, 4]}, ("scores", [4]), {"w": rng.normal(size=(48, 4)).astype(np.float32)})
+    for part in ("val", "cal"):
+        for name in ("one", "two", "class10", "class9"):
+            for place in range(3):
+                path = project / part / name / f"{place}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(rng.integers(0, 255, (4, 4, 3), np.uint8)).save(path)
+    return project
+
+
+SIZES = "?resize=4&crop=4"
+MAPPING = "'folder:val' has 4 classes: class10=0, class9=1, one=2, two=3"
+
+
+@pytest.mark.parametrize("verb", ["eval", "profile", "lint", "localize", "diff"])
+def test_every_verb_prints_once_how_folders_are_numbered(folders, qbench, verb):
+    more = {
+        "eval": (),
+        "profile": ("-o", "p.json"),
+        "lint": ("--schema", "w8a8_asym_pc"),
+        "localize": ("--schema", "w8a8_asym_pc", "--calib", f"cal{SIZES}"),
+        "diff": ("--right", "backend=ort-cpu-noopt"),
+    }[verb]
+    code, out, err = qbench(verb, "tiny.onnx", "--data", f"val{SIZES}", *more)
+    assert code == 0, err
+    assert (out + err).count(MAPPING) == 1
+
+
+def test_folders_that_are_not_the_outputs_are_doubted_or_refused(folders, qbench):
+    (folders / "labels.txt").write_text("one\ntwo\nclass9\nclass10\n")
+    code, out, err = qbench("eval", "tiny.onnx", "--data", f"folder:val{SIZES}&classes=labels.txt", "--json")
+    assert (code, json.loads(out)["samples"]) == (0, 12)
+    assert "one=0, two=1, class9=2, class10=3" in err
+    shutil.rmtree(folders / "val" / "one")
+    code, _, err = qbench("eval", "tiny.onnx", "--data", f"val{SIZES}")
+    assert (code, "3 classes are counted in the order of their names, and the model has 4" in err) == (0, True)
+    for name in ("owl", "zoo"):
+        shutil.copytree(folders / "val" / "two", folders / "val" / name)
+    code, out, err = qbench("eval", "tiny.onnx", "--data", f"val{SIZES}")
+    assert (code, out) == (2, "")
+    assert "found 5 classes; expected classes from 0 to 3, as the model has 4 outputs. Take the folders" in err
+
+
+CONFTEST = f"""
+from dataclasses import replace
+from qbench import Extension
+from qbench.subjects import dataset_from_text, model_from_file
+
+def net():
+    return model_from_file("tiny.onnx", preprocess=dataset_from_text("val{SIZES}")[1])
+
+def data(name):
+    return lambda: replace(dataset_from_text(name + "{SIZES}")[0], id=name)
+
+def pytest_qbench_extension(config):
+    return Extension(name="own", models={{"tiny": net}}, datasets={{"val": data("val"), "cal": data("cal")}})
+"""
+SUITE = """
+[suite]
+backends = ["ort-cpu"]
+schemas = ["w8a8_asym_pt", "w8a8_asym_pc"]
+[[model]]
+id = "tiny"
+data = "val"
+calibration = { data = "cal", count = 12 }
+metrics = ["top1"]
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_suite_notes_once_how_folders_are_numbered(folders, workers):
+    (folders / "conftest.py").write_text(CONFTEST)
+    (folders / "pytest.ini").write_text("[pytest]\n")
+    (folders / "suites" / "own.qbench.toml").write_text(SUITE)
+    shutil.rmtree(folders / "val" / "two")
+    command = [sys.executable, "-m", "pytest", "suites/own.qbench.toml", *workers]
+    found = subprocess.run(
+        [*command, "--qbench-accept-fp32", "--qbench-accept=new"], check=False, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stdout
+    (path,) = (folders / "reports" / "history").glob("*.jsonl")
+    notes = [line["text"] for line in map(json.loads, path.read_text().splitlines()) if line["type"] == "note"]
+    assert notes[0] == "'val' has 3 classes: class10=0, class9=1, one=2"
+    assert [note.startswith("3 classes are counted in the order of their names") for note in notes] == [False, True]
+
+
+def test_pictures_of_another_size_name_the_setting(folders, qbench):
+    code, out, err = qbench("eval", "tiny.onnx", "--data", "val")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "found 3×224×224 a sample for input 'img'; expected 3×4×4. Add ?resize=4&crop=4 to the path." in err
+
+
+def test_a_folder_without_class_folders_says_so(folders, qbench):
+    code, out, err = qbench("eval", "tiny.onnx", "--data", f"val/one{SIZES}")
+    assert code == 0, err
+    assert "no class folders found in 'one'" in out
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"img": np.zeros((3, 3, 4, 4), np.int64)}, "found int64 for input 'img'; expected float32"),
+        ({"img": np.zeros((3, 4, 4, 3))}, "found 4×4×3 a sample for input 'img'; expected 3×4×4"),
+        ({"img": np.zeros((3, 1, 3, 4, 4))}, "Save each sample without the axis of the batch"),
+        ({"x": np.zeros((3, 3, 4, 4)), "y": np.zeros(4, int)}, "found shape (4,) of int64; expected shape (3,)"),
+    ],
+)
+def test_arrays_of_other_shapes_and_types_are_one_sentence(folders, qbench, arrays, says):
+    np.savez("bad.npz", **arrays)
+    for verb, more in (("eval", ()), ("profile", ("-o", "p.json"))):
+        code, out, err = qbench(verb, "tiny.onnx", "--data", "bad.npz", *more)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert says in err
+    assert not (folders / "p.json").exists()
+
+
+def test_a_folder_of_samples_and_a_list_of_them_give_what_the_whole_array_gives(two_inputs, qbench, tmp_path):
+    whole = np.load("val.npz")
+    (tmp_path / "dir").mkdir()
+    rows = []
+    for place in range(len(whole["y"])):
+        row = {name: whole[name][place].astype(np.float32) for name in ("image", "meta")}
+        np.savez(tmp_path / "dir" / f"{place:03}.npz", **row, y=whole["y"][place])
+        np.save(tmp_path / "dir" / f"{place:03}.npy", row["image"])
+        named = {"image": f"dir/{place:03}.npy", "meta": whole["meta"][place].tolist()}
+        rows.append(json.dumps(named | {"label": int(whole["y"][place])}))
+    (tmp_path / "val.jsonl").write_text("\n".join(rows))
+    found = []
+    for data in ("val.npz", "dir", "val.jsonl"):
+        code, out, err = qbench("eval", "two.onnx", "--data", data, *AXES, "cal.npz", "--json")
+        assert code == 0, err
+        table = json.loads(out)
+        found.append([table[side]["scores"] for side in ("fp32", "quantized")])
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_model_that_came_quantized_is_called_so_and_is_not_quantized_again(two_inputs, qbench):
+    assert qbench("profile", "two.onnx", "--data", "bare_cal.npz", "-o", "p.json")[0] == 0
+    assert qbench("quantize", "two.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx")[0] == 0
+    code, out, err = qbench("eval", "q.onnx", "--data", "val.npz", "--json")
+    assert code == 0, err
+    table = json.loads(out)
+    assert table["fp32"] is None
+    assert [score["metric"] for score in table["quantized"]["scores"]] == ["top1", "top5", "agreement"]
+    assert "fp32" not in qbench("eval", "q.onnx", "--data", "val.npz")[1]
+    code, out, err = qbench("quantize", "q.onnx", "--schema", "w8_sym_pt", "-o", "again.onnx")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "found a model that is quantized already" in err
+    assert not Path("again.onnx").exists()
 
 
 def test_an_output_that_the_graph_lacks_is_named(maps, qbench):

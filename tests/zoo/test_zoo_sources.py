@@ -1,5 +1,6 @@
 """Data that people bring: folders of pictures and arrays, and a sentence for everything that is wrong with them."""
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,15 @@ from PIL import Image
 
 from qbench.errors import InputError
 from qbench.storage import Cache
-from qbench.subjects import Dataset, Picture, ReadyArray, dataset_from_text, prepare_samples, read_arrays
+from qbench.subjects import (
+    ClassNames,
+    Dataset,
+    Picture,
+    ReadyArray,
+    dataset_from_text,
+    prepare_samples,
+    read_arrays,
+)
 from qbench.subjects.pictures import Interpolation, Layout
 
 
@@ -215,6 +224,190 @@ def test_a_lone_array_a_cut_archive_and_nothing(tmp_path: Path) -> None:
         dataset_from_text(str(path))
     with pytest.raises(InputError, match="No such file"):
         dataset_from_text(str(tmp_path / "nothing.npz"))
+
+
+def test_a_folder_of_files_holds_one_sample_in_each(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(3, 2, 4)).astype(np.float32)
+    (tmp_path / "val").mkdir()
+    for place, row in enumerate(rows):
+        npz(
+            tmp_path / "val" / f"{place}.npz",
+            image=row.astype(np.float64),
+            age=np.float32(place),
+            y=np.int64(place % 2),
+        )
+    data, preprocess = dataset_from_text(str(tmp_path / "val"))
+    assert (data.sample_ids, data.labels, data.kind) == (("0.npz", "1.npz", "2.npz"), ((0,), (1,), (0,)), "array")
+    (feeds,) = prepare_samples(data, preprocess or ReadyArray(), Cache(tmp_path / "cache")).batches()
+    np.testing.assert_array_equal(feeds["image"], rows, strict=True)
+    assert feeds["age"].tolist() == [0, 1, 2]
+    whole = dataset_from_text(npz(tmp_path / "whole.npz", image=rows, age=np.arange(3, dtype=np.float32)))[0]
+    assert whole.sources == data.sources  # one row is one source, however it is saved
+    npz(tmp_path / "val" / "3.npz", image=rows[0], age=np.float32(0))
+    with pytest.raises(InputError, match="3 of 4 files with a class y"):
+        dataset_from_text(str(tmp_path / "val"))
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"image": np.zeros((2, 3))}, "found 'image' 2×3 of float32; expected 'image' 2×4 of float32"),
+        ({"images": np.zeros((2, 4))}, "found 'images' 2×4"),
+        ({"image": np.full((2, 4), np.nan)}, "sample '1.npz': found NaN or Inf in 'image'"),
+        ({"image": np.array(["a"])}, "'image' of <U1"),
+        ({"image": np.array([{}])}, "never loaded"),
+        ({"image": np.zeros((2, 4)), "y": np.zeros(2, int)}, "y of shape (2,)"),
+        ({"image": np.zeros((2, 4)), "y": np.float32(1)}, "float32; expected one class"),
+        ({}, "found no feed"),
+    ],
+)
+def test_a_file_unlike_the_first_of_its_folder_is_named(tmp_path: Path, second: dict[str, Any], words: str) -> None:
+    npz(tmp_path / "0.npz", image=np.zeros((2, 4)), **({"y": np.int64(0)} if "y" in second else {}))
+    npz(tmp_path / "1.npz", **second)
+    with pytest.raises(InputError) as caught:
+        dataset_from_text(f"folder:{tmp_path}")
+    assert words in str(caught.value)
+    assert "1.npz" in str(caught.value)
+
+
+def lines(path: Path, *samples: object) -> str:
+    path.write_text("\n".join(one if isinstance(one, str) else json.dumps(one) for one in samples))
+    return str(path)
+
+
+def test_a_line_names_the_files_or_has_the_numbers_of_a_sample(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(4, dtype=np.float32))
+    np.save(tmp_path / "b.npy", np.ones(4, np.float32))
+    text = lines(
+        tmp_path / "val.jsonl",
+        {"image": "a.npy", "meta": [1, 2], "ids": [[1, 2]], "label": 3},
+        "",
+        {"meta": [0.5, 1], "ids": [[3, 4]], "image": "b.npy", "label": 0},
+    )
+    data, preprocess = dataset_from_text(text)
+    assert (data.id, data.sample_ids, data.labels) == ("val.jsonl", ("line 1", "line 3"), ((3,), (0,)))
+    (feeds,) = prepare_samples(data, preprocess or ReadyArray(), Cache(tmp_path / "cache")).batches()
+    assert {name: (one.shape, one.dtype.name) for name, one in feeds.items()} == {
+        "image": ((2, 4), "float32"),
+        "meta": ((2, 2), "float32"),  # whole numbers next to others
+        "ids": ((2, 1, 2), "int64"),
+    }
+
+
+def test_a_line_with_a_path_is_a_picture_or_the_arrays_of_a_file(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        picture(tmp_path / "pics" / f"{name}.png", len(name))
+    labelled = ({"path": f"pics/{name}.png", "label": name} for name in ("dog", "cat"))
+    data, preprocess = dataset_from_text(lines(tmp_path / "p.jsonl", *labelled) + "?resize=12&crop=8")
+    assert (data.sample_ids, data.labels) == (("pics/dog.png", "pics/cat.png"), ((1,), (0,)))
+    assert preprocess == Picture(resize=12, crop=8)
+    assert data.load(0).shape == (20, 30, 3)
+    npz(tmp_path / "a.npz", left=np.zeros(2), right=np.ones(3))
+    data, _ = dataset_from_text(lines(tmp_path / "a.jsonl", {"path": "a.npz"}))
+    assert {name: one.tolist() for name, one in data.load(0).items()} == {"left": [0, 0], "right": [1, 1, 1]}
+    np.save(tmp_path / "x.npy", np.ones(3))
+    data, _ = dataset_from_text(lines(tmp_path / "x.jsonl", {"path": "x.npy"}))
+    assert (data.load(0).tolist(), data.labels) == ([1, 1, 1], None)
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ('{"x": [1, 2]', "broken JSON"),
+        ("[" * 100_000, "too many brackets"),
+        ([1, 2], "found a list; expected an object"),
+        ({}, "found no sample"),
+        ({"label": 3}, "found no sample"),
+        ({"x": [1, 2]}, "expected x and a number as label, as in the first line"),
+        ({"x": [1, 2], "label": "cat"}, "a name as label"),
+        ({"x": [1, 2], "label": -1}, "the label -1"),
+        ({"x": [1, 2], "label": True}, "the label true"),
+        ({"x": [1, 2], "z": 1, "label": 1}, "found x, z and a number as label"),
+        ({"x": [[1], [2, 3]], "label": 1}, "rows of different length"),
+        ({"x": ["a"], "label": 1}, "without numbers"),
+        ({"x": [1, 2, 3], "label": 1}, "found 'x' 3 of"),
+        ({"x": "../x.npy", "label": 1}, "outside the folder"),
+        ({"x": "/etc/x.npy", "label": 1}, "outside the folder"),
+        ({"x": "x.npy", "label": 1}, "no file 'x.npy'"),
+        ({"x": "x.csv", "label": 1}, "'x.csv' of input 'x'"),
+        ({"x": "bad.npy", "label": 1}, "bad.npy"),
+        ({"x": [1, 1e999], "label": 1}, "NaN or Inf in 'x'"),
+        ({"path": "x.csv", "x": [1], "label": 1}, "'path' with x; expected 'path' alone"),
+    ],
+)
+def test_a_line_that_is_no_sample_is_named_by_its_number(tmp_path: Path, second: object, words: str) -> None:
+    (tmp_path / "x.csv").write_text("1,2")
+    np.save(tmp_path / "bad.npy", np.array([{}]))
+    text = lines(tmp_path / "val.jsonl", {"x": [1, 2], "label": 0}, second)
+    with pytest.raises(InputError) as caught:
+        dataset_from_text(text)
+    assert words in str(caught.value)
+    assert "line 2" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("val.jsonl?classes=none.txt", "No such file"),
+        ("val.jsonl?classes=labels.txt", "no names of classes"),
+        ("named.jsonl?classes=labels.txt", "2 classes that ?classes= does not list, such as 'cats'"),
+        ("named.jsonl?classes=twice.txt", "'dog' twice"),
+        ("named.jsonl?resize=8", "'resize' with arrays"),
+        ("val.npz?classes=labels.txt", "'classes' with arrays"),
+        ("empty.jsonl", "found no line"),
+        ("labels.txt", "a file that ends in '.txt'"),
+        ("folder:val.npz", "found a file; expected a folder"),
+        ("mixed", "1 pictures directly in it, 1 .npz files"),
+        ("bare?classes=labels.txt", "no class folders"),
+    ],
+)
+def test_classes_settings_and_files_that_do_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines(Path("val.jsonl"), {"x": [1, 2], "label": 0})
+    lines(Path("named.jsonl"), {"x": [1, 2], "label": "cats"}, {"x": [1, 2], "label": "dogs"})
+    Path("labels.txt").write_text("dog\ncat\n")
+    Path("twice.txt").write_text("dog\ncat\ndog\n")
+    Path("empty.jsonl").write_text("\n\n")
+    npz(Path("val.npz"), x=np.zeros((2, 2)))
+    picture(Path("mixed/a.png"))
+    npz(Path("mixed/b.npz"), x=np.zeros(2))
+    picture(Path("bare/a.png"))
+    with pytest.raises(InputError) as caught:
+        dataset_from_text(text)
+    assert words in str(caught.value)
+
+
+def test_a_file_lists_the_classes_in_the_order_of_the_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("dog", "cat"):
+        picture(Path(f"val/{name}/a.png"))
+    Path("labels.txt").write_text("dog\nowl\ncat\n")
+    data, _ = dataset_from_text("val?classes=labels.txt")
+    assert (data.sample_ids, data.labels) == (("cat/a.png", "dog/a.png"), ((2,), (0,)))
+    assert data.classes == ClassNames({"dog": 0, "cat": 2}, 3)
+    with pytest.raises(InputError, match="found 3 classes in the file"):
+        data.classes.require(4, "Classifying")
+    Path("labels.txt").write_text("dog\nowl\n")
+    with pytest.raises(InputError, match="such as 'cat'"):
+        dataset_from_text("val?classes=labels.txt")
+
+
+def test_counted_classes_are_doubtful_where_the_model_has_more_and_wrong_where_it_has_fewer() -> None:
+    counted = ClassNames.of(["class10", "class2", "class1"])
+    assert counted.numbers == {"class1": 0, "class10": 1, "class2": 2}
+    assert "counted in the order of their names" in counted.warning(4)
+    assert counted.warning(3) == ""
+    with pytest.raises(InputError, match="found 3 classes; expected classes from 0 to 1"):
+        counted.require(2, "Classifying")
+    numbers = ClassNames.of(["7", "0003"])
+    assert (numbers.numbers, numbers.warning(10)) == ({"0003": 3, "7": 7}, "")
+    with pytest.raises(InputError, match="found class '7'; expected classes from 0 to 6"):
+        numbers.require(7, "Classifying")
+    assert (
+        str(ClassNames.of([f"c{n:02}" for n in range(100)])) == "100 classes: c00=0, c01=1, c02=2, c03=3, … (96 more)"
+    )
 
 
 def test_names_of_the_zoo_bring_no_preprocessing() -> None:
