@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from qbench.judging.format import apart, valued
 from qbench.judging.measurement import Measurement
-from qbench.judging.statistics import DecisionRule, LossEvidence
+from qbench.judging.statistics import DecisionRule, Evidence, LossEvidence
 from qbench.metrics import Against, Direction, Score
 
 
@@ -70,6 +70,26 @@ class Gate:
     limit: float | None = None
     shown: LossEvidence | None = None
     decided: DecisionRule | None = None
+
+    @property
+    def sentence(self) -> str:
+        """``detail``; of a loss without its statistics, but with what the sample proves in words."""
+        if self.kind != "loss":
+            return self.detail
+        return self.detail.partition("; losses")[0] + _proven(self)
+
+
+def _proven(gate: Gate) -> str:
+    """What the sample proves about a loss, where that is not the expected: empty of a loss within its margin."""
+    if gate.shown is None or gate.state in (GateState.HOLDS, GateState.SHOWN):
+        return ""
+    if gate.shown.evidence is Evidence.FAIL:
+        return "; the samples prove it"
+    if gate.state is GateState.INCONCLUSIVE:
+        return "; too few samples to decide"
+    if gate.decided is DecisionRule.STRICT:
+        return "; not proven to lose less than the margin"
+    return "; with so few samples it may be chance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

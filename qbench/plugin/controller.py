@@ -102,16 +102,22 @@ class Controller:
             if self._options.prune:
                 self._prune_unmeasured(session, whole=exitstatus == pytest.ExitCode.OK)
             return
-        stopped = exitstatus in _STOPPED or bool(session.shouldstop) or bool(session.shouldfail)
         try:
             with loaded_whole():
-                from qbench.plugin.session_end import finish
+                from qbench.plugin.session_end import finish, fold_failures
+
+            # -x at the last cell stops nothing; xdist ends such a session as if it had been interrupted
+            ends_early = bool(session.shouldstop or session.shouldfail)
+            stopped = self.recorder.lacks_cells if ends_early else exitstatus in _STOPPED
 
             self.messages = finish(self.recorder, session, int(exitstatus), self._crashes, stopped=stopped)
         except KeyboardInterrupt:  # pytest does not catch it in this hook
             pytest.exit("interrupted while the results were written", returncode=int(pytest.ExitCode.INTERRUPTED))
         if self.recorder.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            fold_failures(terminal)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the summary and where the results are stored."""

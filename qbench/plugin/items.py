@@ -1,5 +1,7 @@
 """One cell as a pytest item: measure and judge it, keep its line for the run file, localize it when red."""
 
+import enum
+import functools
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from qbench.diagnosis import Budget
     from qbench.judging import Finding, Verdict
     from qbench.suite import JudgedCell, PlannedCell
+
+
+_PACKAGE = Path(__file__).parents[1]
 
 
 class RedCell(Exception):  # noqa: N818 - it is a result, not an error
@@ -48,7 +53,7 @@ class CellItem(pytest.Item):
         judged = judged_cell(self, self._opened, self.planned, missing=missing)
         if judged.verdict.outcome.is_red:
             self.stash[ITEM_STATE].finding = finding_of(self._opened, judged, self.config)
-        conclude(judged.verdict, str(self.planned.cell), missing)
+        conclude(judged.verdict, str(self.planned.cell), missing, detail_of(self.config))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
         """The message of a red verdict or of a refusing disk; for any other error the traceback from here on."""
@@ -57,12 +62,21 @@ class CellItem(pytest.Item):
         if isinstance(excinfo.value, OSError | MemoryError):
             return str(refused_by_system(f"Measuring {self.planned.cell}", excinfo.value))
         excinfo.traceback = excinfo.traceback.cut(path=__file__)
+        if detail_of(self.config) is not Detail.NUMBERS:
+            # of an error in a user's file only the frames of that: the dozen of qbench before it say nothing
+            excinfo.traceback = excinfo.traceback.filter(_is_outside) or excinfo.traceback
         chosen = self.config.getoption("tbstyle", "auto")
         return excinfo.getrepr(style="short" if chosen == "auto" else chosen)
 
     def reportinfo(self) -> tuple[str, int, str]:
         """The line of the model in the suite file."""
         return str(self.facts.file), self.planned.line, str(self.planned.cell)
+
+
+def _is_outside(entry: Any) -> bool:  # noqa: ANN401 - a private type of pytest
+    """Whether the frame is neither of qbench nor of the cached properties between its frames."""
+    path = Path(entry.path)
+    return _PACKAGE not in path.parents and path != Path(functools.__file__)
 
 
 def cell_marker(planned: "PlannedCell", base: pytest.MarkDecorator) -> pytest.MarkDecorator:
@@ -114,7 +128,26 @@ def _keep_line(item: pytest.Item, line: dict[str, Any]) -> None:
     item.stash[ITEM_STATE].line = line
 
 
-def conclude(verdict: "Verdict", cell: str, missing: str) -> None:
+class Detail(enum.IntEnum):
+    """How much the message of a red cell says."""
+
+    HEADLINE = 0
+    BROKEN = 1  # only gates that are not met, and the next step
+    SENTENCES = 2  # each gate in one sentence
+    NUMBERS = 3  # and all statistics
+
+
+def detail_of(config: pytest.Config) -> Detail:
+    """What ``--tb`` and ``-v`` or ``-q`` request, as of the traceback of any other test."""
+    style, verbose = config.getoption("tbstyle", "auto"), config.getoption("verbose", 0)
+    if style == "line":
+        return Detail.HEADLINE
+    if style in ("short", "native") or verbose < 0:
+        return Detail.BROKEN
+    return Detail.NUMBERS if style == "long" or verbose > 0 else Detail.SENTENCES
+
+
+def conclude(verdict: "Verdict", cell: str, missing: str, detail: Detail = Detail.SENTENCES) -> None:
     """Nothing when green, a skip when unsupported, else the red verdict; ``missing`` is the option of that name.
 
     Raises:
@@ -125,25 +158,32 @@ def conclude(verdict: "Verdict", cell: str, missing: str) -> None:
     if verdict.outcome is Outcome.UNSUPPORTED or (verdict.outcome is Outcome.MISSING and missing == "skip"):
         pytest.skip(verdict.headline)
     if verdict.outcome.is_red and not (verdict.outcome is Outcome.MISSING and missing == "warn"):
-        raise RedCell(red_text(verdict, cell))
+        raise RedCell(red_text(verdict, cell, detail))
 
 
-def red_text(verdict: "Verdict", cell: str) -> str:
-    """Headline, gates with their numbers, rule and remedy.
+def red_text(verdict: "Verdict", cell: str, detail: Detail = Detail.SENTENCES) -> str:
+    """Headline, gates, rule and remedy; as much of them as ``detail`` says.
 
     The headline comes first: pytest's short summary shows as much of the first line as fits behind the cell's name.
     """
     from qbench.judging import NO_LONGER_FAILS, THEN, GateState
 
+    if detail is Detail.HEADLINE:
+        return verdict.headline
     outcome = NO_LONGER_FAILS if verdict.headline.startswith(NO_LONGER_FAILS) else f"is {verdict.outcome.value}"
     lines = [verdict.headline, f"  cell: {cell} {outcome}"]
     for gate in verdict.gates:
+        if detail is Detail.BROKEN and gate.state not in (GateState.BROKEN, GateState.INCONCLUSIVE):
+            continue
         mark = {GateState.HOLDS: "✓", GateState.BROKEN: "✗"}.get(gate.state, "·")
-        lines.append(f"  {mark} {gate.kind}: {gate.detail}")
-    if verdict.rule:
+        lines.append(f"  {mark} {gate.kind}: {gate.detail if detail is Detail.NUMBERS else gate.sentence}")
+    if verdict.rule and verdict.rule not in verdict.headline:
         lines.append(f"  rule: {verdict.rule}")
     text = "\n".join(lines)
-    lines += [f"  note: {notice}" for notice in verdict.notices if notice not in text]
+    if detail > Detail.BROKEN:
+        lines += [
+            f"  note: {notice}" for notice in verdict.notices if (notice.partition(": ")[2] or notice) not in text
+        ]
     if verdict.remedy and verdict.remedy not in verdict.headline:
         first, *later = verdict.remedy.split(THEN)
         lines += [f"  next: {first}", *(f"  then: {step}" for step in later)]

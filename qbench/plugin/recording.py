@@ -108,6 +108,11 @@ class Recorder:
         except StoreError as error:
             self.note(run, str(error))
 
+    @property
+    def lacks_cells(self) -> bool:
+        """Whether a selected cell was not run."""
+        return any(run.facts["selected"] > len(run.finished) for run in self.runs.values())
+
     def finish(self, exit_code: int, crashes: list[str], *, stopped: bool) -> None:
         """Close every run file: with an ``end`` line, or without one when the run is not complete.
 

@@ -2,15 +2,17 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from qbench.errors import IncompleteError, QbenchError, refused_by_system
 from qbench.host import first_parents, utc_now
+from qbench.number_text import counted
 from qbench.plugin.item_state import collected_suites
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import GITHUB, OPTIONS
@@ -247,6 +249,74 @@ def _refusal(found: str, expected: str) -> pytest.UsageError:
     )
 
 
+# The section FAILURES: equal messages of cells are printed once, and with --tb=line each cell has one line.
+
+
+class OneLine:
+    """The message of a red cell with ``--tb=line``: pytest prints ``reprcrash`` as the line, and otherwise nothing."""
+
+    def __init__(self, path: str, message: str) -> None:
+        self.message = message.partition("\n")[0]
+        self._path = path
+
+    @property
+    def reprcrash(self) -> "OneLine":
+        """What pytest's line and its short summary are made of."""
+        return self
+
+    def toterminal(self, writer: object) -> None:
+        """Print nothing: the line follows."""
+
+    def __str__(self) -> str:
+        return f"{self._path}: {self.message}"
+
+
+def fold_failures(terminal: pytest.TerminalReporter) -> None:
+    """Let pytest print one of the red cells of ``terminal`` with equal messages, with the names of the others.
+
+    Counts and the short summary keep every cell.
+    """
+    reports = [one for one in terminal.getreports("failed") if getattr(one, "qbench_suite", {}).get("is_cell")]
+    by_line = terminal.config.option.tbstyle == "line"
+    groups: dict[str, list[pytest.TestReport]] = {}
+    for report in reports:
+        groups.setdefault(_message_of(report, by_line=by_line), []).append(report)
+    for first, *others in groups.values():
+        same = f"the same in {counted(len(others), 'other cell')}" if others else ""
+        if by_line:
+            message = _sentence_of(first)
+            line: Any = OneLine(first.nodeid, f"{message} ({same})" if same else message)
+            first.longrepr = line
+        elif others:
+            names = [one.nodeid.partition("::")[2] for one in others]
+            shown = ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+            first.sections.append((same, shown))
+        for one in others:
+            setattr(one, "_pdbshown", True)  # noqa: B010 - pytest leaves such reports out of the section, nowhere else
+            if _is_error(one):
+                one.longrepr = f"the same as of {first.nodeid.partition('::')[2]}"
+
+
+def _message_of(report: pytest.TestReport, *, by_line: bool) -> str:
+    """What equal reports have in common: the sentence of an error, of a verdict its message without the cell's name.
+
+    With ``by_line`` each verdict has a line of its own.
+    """
+    if _is_error(report):
+        return _sentence_of(report)
+    return report.nodeid if by_line else str(report.longrepr).replace(report.nodeid.partition("::")[2], "")
+
+
+def _sentence_of(report: pytest.TestReport) -> str:
+    line: Mapping[str, object] = getattr(report, "qbench", None) or {}
+    return str(line["headline"] if _is_error(report) else report.longrepr).partition("\n")[0]
+
+
+def _is_error(report: pytest.TestReport) -> bool:
+    line: Mapping[str, object] = getattr(report, "qbench", None) or {}
+    return line.get("outcome") == "error"
+
+
 def print_summary(recorder: Recorder, messages: list[str], terminal: pytest.TerminalReporter) -> None:
     """Print the matrix of each suite, the red cells, the run file and ``messages``.
 
@@ -276,7 +346,8 @@ def write_line(terminal: pytest.TerminalReporter, line: str, **markup: bool) -> 
 
 def _print_run(run: OpenRun, terminal: pytest.TerminalReporter) -> None:
     width = terminal.config.get_terminal_writer().fullwidth
-    for line in styled_lines(run.run, width, unicode=_takes_unicode()):
+    brief = terminal.config.getoption("verbose") < 0
+    for line in styled_lines(run.run, width, unicode=_takes_unicode(), brief=brief):
         write_line(terminal, line.text, **PYTEST_MARKUP[line.tone])
     if run.writer is not None:
         where = run.writer.name if run.is_kept else "none (--qbench-history=off)"

@@ -482,11 +482,13 @@ def _matrices(cells: Sequence[CellView]) -> tuple[Matrix, ...]:
 def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
     """Notices about the run as a whole, then those of the cells, equal ones counted once."""
     found = []
-    if not run.complete:
+    if not run.complete and not any(note.startswith("ended early: ") for note in run.notes):
         found.append("The run was interrupted: it holds only what was measured before that.")
     if run.limited:
         found.append(f"At most {counted(run.limited, 'sample')} of each data set were scored.")
-    if not run.whole_selection and not (run.limited and run.selected == run.planned):
+    if not run.selected and run.planned and cells:  # the cells of Python tests are not selected from those of the suite
+        found.append("Only Python tests measured cells of the suite.")
+    elif not run.whole_selection and not (run.limited and run.selected == run.planned):
         part = f"{run.selected} of the {counted(run.planned, 'cell')}" if run.selected < run.planned else "Only a part"
         others = (
             "; the others are shown with their last known result"

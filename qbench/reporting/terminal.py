@@ -463,15 +463,18 @@ _COUNT = re.compile(r" \([\d,]+ cells\)$")
 _TONES = {"red": "bad", "incomplete": "warn", "empty": "warn", "green": "good"}
 
 
-def styled_lines(source: Report | Run | Sequence[Run], width: int = 80, *, unicode: bool = True) -> list[Line]:
+def styled_lines(
+    source: Report | Run | Sequence[Run], width: int = 80, *, unicode: bool = True, brief: bool = False
+) -> list[Line]:
     """The summary of a report, of one run, or of a history (oldest → newest), with tones. Never raises.
 
     Args:
         width: columns; less than 40 counts as 40. unicode: False writes every symbol as an ASCII letter.
+        brief: only what is red, and the last sentence.
     """
     try:
         report = source if isinstance(source, Report) else build_report([source] if isinstance(source, Run) else source)
-        lines = list(_lines(report, max(width, 40)))
+        lines = list(_lines(report, max(width, 40), brief=brief))
     except Exception as error:  # a summary that fails must not hide the results it sums up
         lines = [Line(f"qbench: the summary could not be drawn ({type(error).__name__}: {error})", "warn")]
     if unicode:
@@ -492,9 +495,10 @@ def summary_text(source: Report | Run | Sequence[Run], width: int = 80, *, unico
     return Text("\n").join(Text(line.text, style=RICH_STYLES[line.tone]) for line in lines)
 
 
-def _lines(report: Report, width: int) -> Iterable[Line]:
-    matrices = list(matrix_lines(report, width))
-    for line in (*matrices, *red_lines(report, width), *_closing(report, width)):
+def _lines(report: Report, width: int, *, brief: bool) -> Iterable[Line]:
+    matrices = [] if brief else list(matrix_lines(report, width))
+    end = [Line(""), *_sentence(report, width)] if brief else _closing(report, width)
+    for line in (*matrices, *red_lines(report, width), *end):
         fits = len(line.text) <= width or line.tone == COMMAND  # a command is there to be copied: the terminal wraps it
         yield line if fits else Line(line.text[: width - 1] + "…", line.tone)
 
@@ -530,5 +534,9 @@ def _closing(report: Report, width: int) -> Iterable[Line]:
             yield Line(f"  {'then' if step.is_later else 'next'}: {step.command}", COMMAND)
     if report.step_groups or report.unsupported or notices:
         yield Line("")
+    yield from _sentence(report, width)
+
+
+def _sentence(report: Report, width: int) -> Iterable[Line]:
     sentence = f"{report.suite}: {report.headline}" if report.suite else report.headline
     yield from wrapped(sentence, width, _TONES[report.state], indent=0)

@@ -156,3 +156,14 @@ def test_small_samples_gate_only_where_the_evidence_decides():
     assert loss_gate(one, HALF).state is GateState.SHOWN
     assert loss_gate(one, HALF, Decision(DecisionRule.CI)).state is GateState.INCONCLUSIVE
     assert loss_gate(one, HALF, Decision(DecisionRule.STRICT)).state is GateState.BROKEN
+
+
+@pytest.mark.parametrize("deciding", DecisionRule)
+@pytest.mark.parametrize("counted", [EVEN, FEW, MANY, SAME, top1(999, losses=1, n=1000, reference=1000)])
+@pytest.mark.parametrize("tolerance", [HALF, Tolerance(0.0002, "suite smoke")])
+def test_a_gate_in_one_sentence_keeps_its_counts_and_says_in_words_what_is_proven(deciding, counted, tolerance):
+    gate = loss_gate(counted, tolerance, Decision(deciding))
+    assert gate.sentence.partition(";")[0] == gate.detail.partition(";")[0]
+    assert not any(word in gate.sentence for word in ("INCONCLUSIVE", "FAIL", "PASS", "Bonett-Price"))
+    assert gate.sentence.endswith("; the samples prove it") is (gate.shown.evidence is Evidence.FAIL)
+    assert gate.sentence.endswith("; too few samples to decide") is (gate.state is GateState.INCONCLUSIVE)

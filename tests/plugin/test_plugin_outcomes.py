@@ -268,7 +268,7 @@ def test_tolerance_and_threads_by_option_and_ini(project):
     [
         ("--qbench-tolerance=1.5", "*found '1.5'; expected a number from 0 to below 1*"),
         ("--qbench-threads=none", "*found 'none'; expected a whole number from 1*"),
-        ("--qbench-report=pdf", "*found 'pdf'; expected one of html, md, png, github*"),
+        ("--qbench-report=pdf", "*found 'pdf'; expected one of html, md, png, badge, comment, github*"),
         ("--qbench-missing=ignore", "*found 'ignore'; expected one of fail, warn, skip*"),
         ("--qbench-limit=0", "*found '0'; expected a whole number from 1*"),
     ],
