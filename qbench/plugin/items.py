@@ -177,7 +177,7 @@ def red_text(verdict: "Verdict", cell: str, detail: Detail = Detail.SENTENCES) -
             continue
         mark = {GateState.HOLDS: "✓", GateState.BROKEN: "✗"}.get(gate.state, "·")
         lines.append(f"  {mark} {gate.kind}: {gate.detail if detail is Detail.NUMBERS else gate.sentence}")
-    if verdict.rule and verdict.rule not in verdict.headline:
+    if verdict.rule:
         lines.append(f"  rule: {verdict.rule}")
     text = "\n".join(lines)
     if detail > Detail.BROKEN:
