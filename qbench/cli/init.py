@@ -156,7 +156,7 @@ def _own(arguments: argparse.Namespace, folder: Path, doing: str) -> _Subject:
         conftest=_filled(
             "own.conftest",
             DATA=_placed(arguments.data, folder),
-            FILE=_relative(Path(arguments.model), folder),
+            FILE=_quoted(_relative(Path(arguments.model), folder)),
             MODEL_NAME=network.id,
             MODEL=re.sub(r"\W", "_", f"model_{network.id}" if network.id[0].isdigit() else network.id),
             PREPROCESS="" if data.kind == "array" else ", preprocess=dataset_from_text(DATA)[1]",
@@ -195,7 +195,13 @@ def _metrics(network: "ZooModel", data: "Dataset") -> tuple[str, ...]:
 def _placed(text: str, folder: Path) -> str:
     """``text``, as --data takes it, with its path relative to ``HERE``, the folder of the conftest.py."""
     form, path, query = re.fullmatch(r"(folder:)?([^?]*)(\?.*)?", text).groups(default="")  # type: ignore[union-attr]
-    return f"{form}{{HERE}}/{_relative(Path(path), folder)}{query}"
+    inside = _quoted(f"{_relative(Path(path), folder)}{query}").replace("{", "{{").replace("}", "}}")
+    return f"{form}{{HERE}}/{inside}"
+
+
+def _quoted(text: str) -> str:
+    """``text`` as it is written between the quotes of a string of Python."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _relative(path: Path, folder: Path) -> str:

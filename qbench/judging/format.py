@@ -80,7 +80,7 @@ def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
 
 def still_failing() -> str:
     """Its numbers are recorded, but beyond what the rule allows."""
-    return "find the cause, or give the cell its own tolerance or a quarantine entry"
+    return "find the cause, or give the cell its own tolerance or a quarantine entry ('qbench quarantine')"
 
 
 def undecided(node_id: str, *, whole: bool) -> str:
@@ -95,7 +95,10 @@ def undecided(node_id: str, *, whole: bool) -> str:
 
 def too_far() -> str:
     """A distance beyond its limit, which accepting does not change."""
-    return "find the cause, change the limit of the model in 'limits', or give the cell a quarantine entry"
+    return (
+        "find the cause, change the limit of the model in 'limits', or give the cell a quarantine entry "
+        "('qbench quarantine')"
+    )
 
 
 def unequal(backend: str) -> str:

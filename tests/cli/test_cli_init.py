@@ -61,10 +61,10 @@ def classifier(folder: Path) -> tuple[str, ...]:
 
 
 def two_inputs(folder: Path) -> tuple[str, ...]:
-    network(folder / "two.onnx", {"left": 8, "right": 4}, ("n", 3))
+    network(folder / 'two "{2}.onnx', {"left": 8, "right": 4}, ("n", 3))
     np.savez(folder / "val.npz", left=rows(40, 8), right=rows(40, 4))
-    np.savez(folder / "calib.npz", left=rows(20, 8), right=rows(20, 4))
-    return ("--model", "two.onnx", "--data", "val.npz", "--calib", "calib.npz")
+    np.savez(folder / 'calib "{1}".npz', left=rows(20, 8), right=rows(20, 4))
+    return ("--model", 'two "{2}.onnx', "--data", "val.npz", "--calib", 'calib "{1}".npz')
 
 
 def no_classes(folder: Path) -> tuple[str, ...]:

@@ -245,7 +245,9 @@ def test_a_loss_that_is_being_accepted_is_not_told_to_be_accepted(project):
     project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
     result = project.accept("-k", "tiny_a and not noopt")
     assert result.parseoutcomes()["failed"] == 1
-    result.stdout.fnmatch_lines(["  next: find the cause, or give the cell its own tolerance or a quarantine entry"])
+    result.stdout.fnmatch_lines(
+        ["  next: find the cause, or give the cell its own tolerance or a quarantine entry ('qbench*"]
+    )
     for text in ("*next: pytest*", "*never accepted*", "note: nothing accepted yet*"):
         result.stdout.no_fnmatch_line(text)
 
