@@ -193,10 +193,17 @@ def _metrics(network: "ZooModel", data: "Dataset") -> tuple[str, ...]:
 
 
 def _placed(text: str, folder: Path) -> str:
-    """``text``, as --data takes it, with its path relative to ``HERE``, the folder of the conftest.py."""
-    form, path, query = re.fullmatch(r"(folder:)?([^?]*)(\?.*)?", text).groups(default="")  # type: ignore[union-attr]
-    inside = _quoted(f"{_relative(Path(path), folder)}{query}").replace("{", "{{").replace("}", "}}")
-    return f"{form}{{HERE}}/{inside}"
+    """``text``, as --data takes it, with its paths relative to ``HERE``, the folder of the conftest.py."""
+    form = "folder:" if text.startswith("folder:") else ""
+    path, *query = text.removeprefix(form).partition("?")
+    settings = [setting.partition("=") for setting in query[1].split("&")]
+    written = [name + mark + (_here(value, folder) if name == "classes" else value) for name, mark, value in settings]
+    return f"{form}{_here(path, folder)}{query[0]}{'&'.join(written)}"
+
+
+def _here(path: str, folder: Path) -> str:
+    inside = _quoted(_relative(Path(path), folder)).replace("{", "{{").replace("}", "}}")
+    return f"{{HERE}}/{inside}"
 
 
 def _quoted(text: str) -> str:

@@ -79,7 +79,15 @@ def pictures(folder: Path) -> tuple[str, ...]:
         path = folder / "photos" / f"class{index % 2}" / f"{index}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(RNG.integers(0, 255, (9, 9, 3), dtype=np.uint8)).save(path)
-    return ("--model", "3d.onnx", "--data", "folder:photos?resize=8&crop=8")
+    (folder / "labels.txt").write_text("class0\nclass1\n")
+    return ("--model", "3d.onnx", "--data", "photos?resize=8&classes=labels.txt&crop=8")
+
+
+def lines(folder: Path) -> tuple[str, ...]:
+    network(folder / "net.onnx", {"x": 12}, ("n", 3))
+    samples = [{"x": row.tolist(), "label": i % 3} for i, row in enumerate(rows(20, 12))]
+    (folder / "val.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples))
+    return ("--model", "net.onnx", "--data", "val.jsonl")
 
 
 @pytest.fixture
@@ -93,7 +101,9 @@ def written(folder: Path) -> set[str]:
     return {
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
-        if path.is_file() and path.suffix not in (".onnx", ".npz", ".png") and ".git/" not in path.as_posix()
+        if path.is_file()
+        and path.suffix not in (".onnx", ".npz", ".png", ".txt", ".jsonl")
+        and ".git/" not in path.as_posix()
     }
 
 
@@ -104,13 +114,18 @@ def written(folder: Path) -> set[str]:
         (two_inputs, {"agreement"}),
         (no_classes, {"sqnr", "cosine", "max_error"}),
         (pictures, {"top1", "agreement"}),
+        (lines, {"top1", "agreement"}),
     ],
 )
 def test_what_is_written_for_a_file_measures_every_cell(qbench, folder, monkeypatch, make, metrics):
-    code, out, err = qbench("init", *make(folder), "--json")
+    given = make(folder)
+    (folder / "bench").mkdir()
+    code, out, err = qbench("init", "bench", *given, "--json")
     assert code == 0, err
     told = json.loads(out)
-    assert written(folder) == set(told["written"]) >= BASE
+    assert {f"bench/{name}" for name in BASE} <= written(folder) == set(told["written"])
+    folder = folder / "bench"
+    monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delitem(sys.modules, "conftest", raising=False)
     code, out, err = qbench("run", "suites/mine.qbench.toml", "--json")
