@@ -16,6 +16,7 @@ from qbench.graph import Form, values_by_name
 from qbench.host import processor_class
 from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement
 from qbench.metrics import Answers, Score, packed_answers, score
+from qbench.number_text import counted
 from qbench.storage import Cache
 from qbench.subjects import task_answers
 
@@ -264,7 +265,10 @@ def _calibrated(request: Request) -> Calibrated | None:
         for name in values_by_name(model):
             if name in seen and seen[name].count:
                 ranges[prefix + name] = (_short(seen[name].low), _short(seen[name].high))
-    return Calibrated(key="+".join(filter(None, (schema.canonical, request.recalibrated))), ranges=ranges)
+    data = shared.subject.calibration
+    words = f"{counted(len(data), 'sample')} of '{data.id}'"
+    key = "+".join(filter(None, (schema.canonical, request.recalibrated)))
+    return Calibrated(key=key, ranges=ranges, samples=words)
 
 
 def _short(end: float) -> float:

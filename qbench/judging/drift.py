@@ -182,7 +182,8 @@ def calibration_gates(
     unknown, gone = len(now.ranges.keys() - before.keys()), len(before.keys() - now.ranges.keys())
     if moved:
         first = f"the first that of '{moved[0].value}', {moved[0].text}"
-        state, detail = GateState.BROKEN, f"{len(moved)} of {counted(ranges, 'range')} moved, {first}"
+        on = f"; calibrated on {now.samples} now" if now.samples else ""
+        state, detail = GateState.BROKEN, f"{len(moved)} of {counted(ranges, 'range')} moved, {first}{on}"
     elif not before:
         state, detail = GateState.SHOWN, f"no ranges are accepted for the calibration '{now.key}': accept them as new"
     elif unknown or gone:

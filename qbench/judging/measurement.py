@@ -119,11 +119,13 @@ class Calibrated:
 
     ``key`` is ``passes[+variant]``, the canonical passes and the variant if it has its own samples. ``ranges``: value
     of the float graph → the (least, greatest) number that was observed, five digits of each, in the order of the
-    graph; the name of a value begins with that of its graph (``decoder::x``) where there are several.
+    graph; the name of a value begins with that of its graph (``decoder::x``) where there are several. ``samples``: what
+    it was done on, in words, for messages of this run; no record has it.
     """
 
     key: str
     ranges: Mapping[str, tuple[float, float]]
+    samples: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

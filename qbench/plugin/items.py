@@ -249,8 +249,8 @@ def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Fi
     return localize_verdict(cell, judged.verdict, budget, options=options)
 
 
-def keep_overrides(finding: Mapping[str, Any], reports: Path) -> None:
-    """Write the schema file that repairs the cell of a ``finding`` line, if it has one, below ``reports``.
+def keep_overrides(finding: Mapping[str, Any], reports: Path) -> Path | None:
+    """Write the schema file that repairs the cell of a ``finding`` line below ``reports``; None: it has none.
 
     ``reports/overrides/<suite>/<model>.<backend>.<schema>[.<variant>].toml``
 
@@ -260,8 +260,11 @@ def keep_overrides(finding: Mapping[str, Any], reports: Path) -> None:
     from qbench.storage import write_text
 
     text = finding["finding"].get("repair", {}).get("overrides", "")
-    if text:
-        write_text(reports / "overrides" / str(finding["suite"]) / f"{_name(finding)}.toml", text)
+    if not text:
+        return None
+    path = reports / "overrides" / str(finding["suite"]) / f"{_name(finding)}.toml"
+    write_text(path, text)
+    return path
 
 
 def _name(axes: Mapping[str, Any]) -> str:

@@ -58,6 +58,7 @@ class Recorder:
     """All run files of this session.
 
     ``problems`` are sentences about failed writing and idle rules. ``commands`` are lines for the log of GitHub.
+    ``overrides`` are the files of schemas that repair red cells.
     """
 
     def __init__(self, config: pytest.Config, options: Options, history: "HistoryStore | Path") -> None:
@@ -67,6 +68,7 @@ class Recorder:
         self.runs: dict[str, OpenRun] = {}
         self.problems: list[str] = []
         self.commands: list[str] = []
+        self.overrides: list[Path] = []
 
     def receive(self, report: pytest.TestReport) -> None:
         """Store the line and the finding that ``report`` carries, if any."""
@@ -104,7 +106,8 @@ class Recorder:
         run.findings.append(finding)
         self._write(run, finding)
         try:
-            keep_overrides(finding, self.options.reports)
+            path = keep_overrides(finding, self.options.reports)
+            self.overrides += [] if path is None else [path]
         except StoreError as error:
             self.note(run, str(error))
 

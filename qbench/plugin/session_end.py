@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -77,7 +77,21 @@ def finish(
             messages += _attempt(recorder, partial(_prune, run, session))
     if recorder.options.report and not stopped:
         messages += _attempt(recorder, partial(_report, recorder))
-    return messages
+    return [*messages, *_repairing_schemas(recorder)]
+
+
+def _repairing_schemas(recorder: Recorder) -> Iterator[str]:
+    """Where the schemas are that repair red cells; of many the folders."""
+    paths = [_short(path, recorder.config) for path in recorder.overrides]
+    if len(paths) <= _PATHS:
+        yield from (f"wrote {path}: a schema that repairs the cell, with those nodes in float" for path in paths)
+        return
+    folders = dict.fromkeys(_short(path.parent, recorder.config) for path in recorder.overrides)
+    yield from (f"wrote {folder}/: schemas that repair red cells, with nodes in float" for folder in folders)
+
+
+_PATHS = 3
+"""Schemas that are named one by one."""
 
 
 def no_baseline_sentence(recorder: Recorder, run: OpenRun) -> str:

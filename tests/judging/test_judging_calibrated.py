@@ -105,3 +105,9 @@ def test_last_bits_of_another_processor_are_no_change(scale):
     before = {"v": (-1.2345 * scale, 6.7891 * scale)}
     after = {"v": (-1.2346 * scale, 6.7890 * scale)}
     assert not moved_ranges(before, after, Rules().ranges)
+
+
+def test_a_moved_range_says_what_the_run_was_calibrated_on():
+    now = dataclasses.replace(calibrated(conv=(-2.0, 1.5)), samples="2 samples of 'd'")
+    assert gate_of(verdict(now)).detail.endswith("; calibrated on 2 samples of 'd' now")
+    assert now == calibrated(conv=(-2.0, 1.5))  # no record and no baseline has the words

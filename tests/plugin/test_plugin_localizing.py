@@ -91,6 +91,7 @@ def test_a_red_cell_names_its_node_and_a_schema_that_repairs_it(spoilt):
     result.stdout.fnmatch_lines([f"*{told}*"])
     path = spoilt.path / "reports" / "overrides" / "scratch" / f"{CELL}.toml"
     assert path.read_text() == finding.repair.overrides
+    result.stdout.fnmatch_lines([f"*wrote reports/overrides/scratch/{CELL}.toml: a schema that repairs the cell*"])
     schemas = spoilt.suite_path.parent / "schemas"
     (schemas / "mended.toml").write_text(path.read_text())
     assert load_schema(path).rules == load_schema(schemas / "mended.toml").rules
