@@ -53,6 +53,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     from qbench.tracking import COMPARED_KEYS, Relation, compare_runs
 
     old, new = (find_run(text, arguments.history, COMPARED_KEYS) for text in (arguments.old, arguments.new))
+    if old.id == new.id and arguments.old != arguments.new:
+        say(f"'{arguments.old}' and '{arguments.new}' are one run, {old.id}")
     partial = list(dict.fromkeys(sentence for run in (old, new) for sentence in _missing(run)))
     for sentence in partial:
         say(sentence)

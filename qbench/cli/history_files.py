@@ -56,7 +56,8 @@ def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
 
         a path, or the name of a file in the folder     that file
         latest, previous, latest~2                      the newest run, the one before it, … of the newest run's suite
-        last-green                                      of that suite, the newest run all of whose gates passed
+        last-green                                      of that suite, the newest run all of whose gates passed, in an
+                                                        environment class of the newest run where there is one
         an id, or its beginning                         that run
         a commit, or at least four digits of it         the newest run of it; one without uncommitted changes first
 
@@ -122,7 +123,10 @@ def _relative(text: str, history: "History") -> "list[Run]":
     newest = history.nights()[-1:]
     nights = history.nights(newest[0].suite) if newest else ()
     if text == LAST_GREEN:
-        green = last_green(history.each(reversed(nights), kept_keys("outcome", "excused")))
+        keep = kept_keys("outcome", "excused", "environment_class")
+        green = (
+            last_green(history.each(reversed(nights), keep), next(history.each(nights[-1:], keep))) if nights else None
+        )
         return [] if green is None else [night for night in nights if night.id == green.id]
     before = _BEFORE.fullmatch(text)
     back = int(before[1]) if before else int(text == "previous")

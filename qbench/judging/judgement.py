@@ -34,6 +34,7 @@ from qbench.judging.verdict import (
     undecided,
     wanting,
 )
+from qbench.metrics import Against
 from qbench.number_text import percent, settled, short_percent
 
 # The verdict on a cell whose result the same run accepts.
@@ -225,7 +226,8 @@ def _without_reference(expectation: Expectation, gates: tuple[Gate, ...], node_i
             remedy=remedies.missing_model(node_id),
         )
     lost = any(gate.state is GateState.BROKEN for _, gate in expectation.retrained)
-    headline = [f"the baseline {expectation.what.removeprefix('it ')}", *starmap(retrained, expectation.retrained)]
+    labelled = [one for one in expectation.retrained if one[0].against is Against.LABELS] or expectation.retrained
+    headline = [f"the baseline {expectation.what.removeprefix('it ')}", *starmap(retrained, labelled)]
     return Verdict(
         outcome=Outcome.STALE,
         headline=one_line("; ".join(headline)),

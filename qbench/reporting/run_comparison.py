@@ -8,7 +8,7 @@ from typing import NamedTuple
 from qbench.errors import IncomparableError
 from qbench.reporting.format import change_text, value_text
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView, read_cell, read_run
-from qbench.tracking import CellRecord, Relation, Run, compare_runs, last_green
+from qbench.tracking import CellRecord, Relation, Run, compare_runs, last_green, share_a_class
 
 ORDER = (Relation.CHANGED, Relation.ONLY_NEW, Relation.ONLY_OLD, Relation.INCOMPARABLE, Relation.SAME)
 """Differences first."""
@@ -150,14 +150,16 @@ def newest_comparison(runs: Sequence[Run]) -> Comparison | None:
     """The newest of ``runs`` (of one suite, oldest → newest) compared with an earlier complete one, if there is one.
 
     A red run is compared with the last green one, so that a fault of several nights does not look unchanged; else, or
-    without a green one, it is the run before it. Where nothing but the environment class differs, classes are compared.
+    without a green one, it is the last run before it, in the same environment class if there is one. Where there is
+    none, classes are compared.
     """
     before = [run for run in runs[:-1] if run.complete]
     if not before:
         return None
     new = runs[-1]
-    green = last_green(reversed(before)) if any(cell.is_red for cell in new.cells) else None
-    old, name = (before[-1], "Before") if green is None else (green, "Last green")
+    green = last_green(reversed(before), new) if any(cell.is_red for cell in new.cells) else None
+    alike = next((run for run in reversed(before) if share_a_class(run, new)), before[-1])
+    old, name = (alike, "Before") if green is None else (green, "Last green")
     for across in (False, True):
         try:
             return replace(compare(old, new, across=across), old_name=name)

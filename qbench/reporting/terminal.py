@@ -529,7 +529,7 @@ def _closing(report: Report, width: int) -> Iterable[Line]:
     if len(notices) > NOTICES:
         yield Line(f"and {counted(len(notices) - NOTICES, 'more notice')}", "muted")
     if report.class_remedy:
-        yield from wrapped(class_sentence(report), width, "warn", indent=0)
+        yield from wrapped("to see what differs in the new class, and to accept its results:", width, "muted", indent=0)
         for step in next_steps([report.class_remedy]):
             yield Line(f"  {'then' if step.is_later else 'next'}: {step.command}", COMMAND)
     if report.step_groups or report.unsupported or notices:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from qbench.tracking.comparison import Relation as Relation
     from qbench.tracking.comparison import compare_runs as compare_runs
     from qbench.tracking.comparison import last_green as last_green
+    from qbench.tracking.comparison import share_a_class as share_a_class
     from qbench.tracking.history import History as History
     from qbench.tracking.history import MetricRow as MetricRow
     from qbench.tracking.history import RunWriter as RunWriter

@@ -143,14 +143,34 @@ class CellChange:
         return tuple(metric for metric in self.metrics if metric.moved)
 
 
-def last_green(runs: Iterable[Run]) -> Run | None:
-    """Of ``runs``, the newest first, the first that is green; one of selected cells only where no whole one is."""
-    selected: Run | None = None
-    for run in runs:
-        if run.is_green and run.header.get("complete_selection") is not False:
-            return run
-        selected = selected or (run if run.is_green else None)
-    return selected
+def last_green(runs: Iterable[Run], like: Run) -> Run | None:
+    """The newest green one of ``runs``, the newest first, that ``like`` can best be compared with.
+
+    A run with a result in an environment class of ``like`` comes before others, then one of the whole suite before one
+    of selected cells.
+    """
+    best: Run | None = None
+    most = -1
+    for count, run in enumerate(runs):
+        if best is not None and count >= _SEARCHED:
+            break
+        rank = 2 * share_a_class(run, like) + (run.header.get("complete_selection") is not False)
+        if rank > most and run.is_green:
+            best, most = run, rank
+        if most == _BEST:
+            break
+    return best
+
+
+_SEARCHED = 60
+"""So many runs are read to find a better one than the newest green."""
+_BEST = 3
+
+
+def share_a_class(one: Run, other: Run) -> bool:
+    """Whether some cells of both were measured in one environment class; also where one of them has no cell."""
+    before, after = ({cell.environment_class for cell in run.cells} - {""} for run in (one, other))
+    return not before or not after or not before.isdisjoint(after)
 
 
 def compare_runs(old: Run, new: Run, *, across: bool = False) -> tuple[CellChange, ...]:

@@ -290,3 +290,23 @@ def test_accept_report_and_export_take_the_same_names(named, qbench, project):
     assert "run-2" in page
     assert "run-4" in page
     assert "latest~9" in qbench("accept", "latest~9")[2]
+
+
+def test_last_green_is_of_the_class_of_the_newest_run_where_there_is_one(qbench, project):
+    put_nights(project / "reports/history", *({"started": f"2026-11-0{2 + n}T00:00:00Z"} for n in range(3)))
+    other = project / "reports/history/8.jsonl"
+    other.write_text(other.read_text().replace('"x64"', '"arm64"'))
+    newest = project / "reports/history/7.jsonl"
+    newest.write_text(newest.read_text().replace('"passed"', '"drifted"'))
+    code, out, _ = qbench("compare", "last-green", "latest", "--json")
+    facts = json.loads(out)
+    assert (code, facts["old"], facts["new"]) == (1, "run-0", "run-2")
+    (project / "reports/history/9.jsonl").unlink()
+    code, out, _ = qbench("compare", "last-green", "latest", "--json", "--across")
+    assert (code, json.loads(out)["old"]) == (1, "run-1")
+
+
+def test_two_names_of_one_run_are_told(qbench, project):
+    put(project / "reports/history", a=measured("run-0"))
+    code, _, err = qbench("compare", "last-green", "latest")
+    assert (code, "are one run, run-0" in err) == (0, True)

@@ -163,3 +163,15 @@ def test_an_interrupted_run_is_told():
     old, new = both()
     assert "was interrupted" in compare_page(compare(old, replace(new, complete=False)))
     assert "was interrupted" not in compare_page(compare(old, new))
+
+
+def test_among_several_computers_a_run_is_compared_with_one_of_its_own_class():
+    def on(number, where, outcome=Outcome.PASSED, answers="x"):
+        return make_run([line("a", 0.001, answers, environment=where, outcome=outcome)], number)
+
+    runs = [on(0, OLD), on(1, NEW), on(2, NEW)]
+    assert newest_comparison([*runs, on(3, OLD, answers="y")]).old.id == runs[0].id
+    red = newest_comparison([*runs, on(3, OLD, Outcome.DRIFTED, "y")])
+    assert (red.old.id, red.old_name, red.across) == (runs[0].id, "Last green", False)
+    first = newest_comparison([*runs[1:], on(3, OLD, Outcome.DRIFTED, "y")])
+    assert (first.old.id, first.across) == (runs[2].id, True)
