@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from qbench.errors import StoreError
 
@@ -167,6 +167,14 @@ _AUTHOR = "qbench"
 """The author of commits where git knows none, as on a machine of continuous integration."""
 
 
+class _Task(NamedTuple):
+    """What is being done, for the error when git refuses."""
+
+    doing: str
+    expected: str
+    remedy: str
+
+
 class FileBranch:
     """The branch ``name`` of ``remote``, a remote of the repository at ``folder``; it may not exist yet."""
 
@@ -184,19 +192,19 @@ class FileBranch:
         Raises:
             StoreError: the remote does not answer, or this is not a repository.
         """
-        doing = f"Fetching the branch '{self.name}' of '{self.remote}'"
-        expected = "a repository with that remote, and permission to read it"
-        listed = self._git(doing, expected, "ls-remote", "--", self.remote, f"refs/heads/{self.name}").decode()
+        task = _Task(
+            f"Fetching the branch '{self.name}' of '{self.remote}'",
+            "a repository with that remote, and permission to read it",
+            "Look at 'git remote --verbose', and name another one with --remote.",
+        )
+        listed = self._git(task, "ls-remote", "--", self.remote, f"refs/heads/{self.name}").decode()
         if not listed.strip():
             return ""
-        tip = listed.split()[0]
         # A shallow clone stays one. A whole one stays whole: --depth would make its history end at this commit.
         is_shallow = run_git(self._folder, "rev-parse", "--is-shallow-repository") == "true"
         depth = ("--depth=1",) if is_shallow else ()
-        self._git(
-            doing, expected, "fetch", "--quiet", "--no-tags", *depth, "--", self.remote, f"refs/heads/{self.name}"
-        )
-        return tip
+        self._git(task, "fetch", "--quiet", "--no-tags", *depth, "--", self.remote, f"refs/heads/{self.name}")
+        return whole_hash("FETCH_HEAD", self._folder)
 
     def files(self, tip: str, suffix: str) -> dict[str, bytes]:
         """The files of the commit ``tip`` whose name ends with ``suffix``, without their folders; none of no commit.
@@ -206,7 +214,8 @@ class FileBranch:
         """
         if not tip:
             return {}
-        packed = self._git(f"Reading the branch '{self.name}'", "a commit that is here", "archive", "--format=tar", tip)
+        task = _Task(f"Reading the branch '{self.name}'", "a commit that is here", "Run 'git fsck'.")
+        packed = self._git(task, "archive", "--format=tar", tip)
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             found = {}
             for member in archive:
@@ -226,23 +235,21 @@ class FileBranch:
         Raises:
             StoreError: the push is refused, or git cannot make the commit.
         """
-        doing = f"Pushing to the branch '{self.name}' of '{self.remote}'"
-        expected = "permission to push to it ('contents: write' in a workflow of GitHub)"
+        task = _Task(
+            f"Pushing to the branch '{self.name}' of '{self.remote}'",
+            "permission to push to it ('contents: write' in a workflow of GitHub)",
+            "Give it and push again: no file of the history was changed.",
+        )
         tip = self.fetch()
         for left in reversed(range(PUSH_TRIES)):
-            here = (
-                set(self._git(doing, expected, "ls-tree", "--name-only", "-z", tip).decode().split("\0"))
-                if tip
-                else set()
-            )
+            here = set(self._git(task, "ls-tree", "--name-only", "-z", tip).decode().split("\0")) if tip else set()
             fresh = {name: data for name, data in files.items() if name not in here}
-            commit = self._commit(doing, tip, {**fresh, **(replaced or {})}, message)
+            commit = self._commit(task, tip, {**fresh, **(replaced or {})}, message)
             if not commit:
                 return 0
             try:
                 self._git(
-                    doing,
-                    expected,
+                    task,
                     *_NO_HOOKS,
                     "push",
                     "--quiet",
@@ -258,29 +265,26 @@ class FileBranch:
                 return len(fresh)
         raise AssertionError
 
-    def _commit(self, doing: str, tip: str, files: Mapping[str, bytes], message: str) -> str:
+    def _commit(self, task: _Task, tip: str, files: Mapping[str, bytes], message: str) -> str:
         """A commit behind ``tip`` with ``files`` added; empty where they change nothing."""
-        expected = "a repository that can be written"
         with tempfile.TemporaryDirectory(prefix="qbench-") as scratch:
             index = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}
-            self._git(doing, expected, "read-tree", tip or "--empty", extra=index)
+            self._git(task, "read-tree", tip or "--empty", extra=index)
             lines = []
             for name, data in files.items():
-                blob = self._git(doing, expected, "hash-object", "-w", "--stdin", text=data).decode().strip()
+                blob = self._git(task, "hash-object", "-w", "--stdin", text=data).decode().strip()
                 lines.append(f"100644 {blob}\t{name}\0".encode())
-            self._git(doing, expected, "update-index", "-z", "--index-info", text=b"".join(lines), extra=index)
-            tree = self._git(doing, expected, "write-tree", extra=index).decode().strip()
+            self._git(task, "update-index", "-z", "--index-info", text=b"".join(lines), extra=index)
+            tree = self._git(task, "write-tree", extra=index).decode().strip()
         if tip and tree == tree_hash(tip, self._folder):
             return ""
         parent = ("-p", tip) if tip else ()
         author: dict[str, str] = {}
         if run_git(self._folder, "var", "GIT_COMMITTER_IDENT") is None:
             author = {f"GIT_{who}_{what}": _AUTHOR for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-        return self._git(doing, expected, "commit-tree", tree, *parent, "-m", message, extra=author).decode().strip()
+        return self._git(task, "commit-tree", tree, *parent, "-m", message, extra=author).decode().strip()
 
-    def _git(
-        self, doing: str, expected: str, *arguments: str, text: bytes = b"", extra: Mapping[str, str] | None = None
-    ) -> bytes:
+    def _git(self, task: _Task, *arguments: str, text: bytes = b"", extra: Mapping[str, str] | None = None) -> bytes:
         """What ``git arguments`` prints; it never asks for a password.
 
         Raises:
@@ -293,22 +297,16 @@ class FileBranch:
                 command, input=text, capture_output=True, timeout=_REMOTE_TIMEOUT_S, check=False, env=environment
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise self._refused(doing, expected, str(error)) from error
+            raise _refused(task, str(error)) from error
         if done.returncode:
-            raise self._refused(doing, expected, done.stderr.decode(errors="replace"))
+            raise _refused(task, done.stderr.decode(errors="replace"))
         return done.stdout
 
-    def _refused(self, doing: str, expected: str, words: str) -> StoreError:
-        """The error with git's own words: of several lines the first that names the failure."""
-        lines = [line.strip() for line in words.splitlines() if line.strip()]
-        named = [
-            line
-            for line in lines
-            if line.lower().startswith(("remote: error", "remote: permission", "error:", "fatal:", "!"))
-        ]
-        return StoreError(
-            doing,
-            found=f"'{(named or lines or ['no answer'])[0].rstrip('.')}'",
-            expected=expected,
-            remedy="The run files stay in the history folder; push them again when that is repaired.",
-        )
+
+def _refused(task: _Task, words: str) -> StoreError:
+    """The error with git's own words: of several lines the first that names the failure."""
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    starts = ("remote: error", "remote: permission", "error:", "fatal:", "!")
+    named = [line for line in lines if line.lower().startswith(starts)]
+    found = f"'{(named or lines or ['no answer'])[0].rstrip('.')}'"
+    return StoreError(task.doing, found=found, expected=task.expected, remedy=task.remedy)
