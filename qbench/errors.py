@@ -109,15 +109,26 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str | No
     return matches[0] if matches else None
 
 
-def unknown_name(doing: str, kind: str, name: str, known: Iterable[str], preferred: Iterable[str] = ()) -> InputError:
+def unknown_name(
+    doing: str,
+    kind: str,
+    name: str,
+    known: Iterable[str],
+    preferred: Iterable[str] = (),
+    *,
+    first: Iterable[str] = (),
+    meant: str | None = None,
+) -> InputError:
     """An error for a name that is not in a catalogue, suggesting the nearest that is.
 
     Args:
         preferred: the user's own names among the ``known``: one of them is suggested unless another is nearly equal.
+        first: those of the ``known`` that are listed before the others, in this order.
+        meant: what people mean who call it ``name``; None: not known.
     """
     names, own = sorted(known), sorted(preferred)
-    close = nearest(name, names, cutoff=0.85) or nearest(name, own) or nearest(name, names)
-    shown = own + [one for one in names if one not in own]
+    close = meant or nearest(name, names, cutoff=0.85) or nearest(name, own) or nearest(name, names)
+    shown = list(dict.fromkeys((*own, *first, *names)))
     listed = ", ".join(shown[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
     remedy = f"Did you mean '{close}'?" if close else f"Choose one of: {listed or 'none are known'}."
     return InputError(

@@ -119,14 +119,16 @@ class Grammar(Protocol[T_co]):
 class Catalogue(Generic[T]):
     """All values of one kind (``backend``, ``metric``, …) by name.
 
-    ``own`` is the table of qbench; ``added`` are the tables of extensions as (owner, names → factories); ``grammar``
-    makes further names of qbench, which are not listed.
+    ``own`` is the table of qbench, the usual names first; ``added`` are the tables of extensions as (owner, names →
+    factories); ``grammar`` makes further names of qbench, which are not listed; ``also_called`` are names that others
+    use for those of qbench, in lower case, which are suggested.
     """
 
     kind: str
     own: Mapping[str, Callable[[], T]]
     added: tuple[tuple[str, Mapping[str, Callable[[], T]]], ...] = ()
     grammar: Grammar[T] | None = None
+    also_called: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         owners: dict[str, str] = dict.fromkeys(self.own, OWN)
@@ -147,7 +149,8 @@ class Catalogue(Generic[T]):
         """This catalogue and what ``extensions`` add to its kind (the field named by its plural)."""
         plural = f"{self.kind}es" if self.kind.endswith("s") else f"{self.kind}s"
         tables = tuple((e.name, getattr(e, plural)) for e in extensions)
-        return Catalogue(self.kind, self.own, self.added + tuple(t for t in tables if t[1]), self.grammar)
+        added = self.added + tuple(table for table in tables if table[1])
+        return Catalogue(self.kind, self.own, added, self.grammar, self.also_called)
 
     def names(self) -> tuple[str, ...]:
         """Every name that is listed, sorted."""
@@ -197,7 +200,10 @@ class Catalogue(Generic[T]):
         """The error for a name that ``get`` does not find."""
         if self.grammar is not None:
             return self.grammar.unknown(doing, name, self.names())
-        return unknown_name(doing, self.kind, name, self.names(), preferred=self._users_names())
+        meant = self.also_called.get(name.lower())
+        return unknown_name(
+            doing, self.kind, name, self.names(), preferred=self._users_names(), first=self.own, meant=meant
+        )
 
     def _users_names(self) -> tuple[str, ...]:
         """Names of extensions that are not installed: those of the user's own folder or conftest."""

@@ -1,5 +1,6 @@
 """Mistakes in calls of the public functions: one InputError, before any work."""
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,3 +68,11 @@ def test_a_mistake_is_one_sentence_that_shows_what_was_found(case: str, right: R
     with pytest.raises(InputError, match=re.escape(found)) as caught:
         call(right)
     assert found in caught.value.found
+
+
+@pytest.mark.parametrize(
+    "name", ["quantize", "dequantize", "fake_quantize", "requantize", "add_quantized", "choose_qparams"]
+)
+def test_the_help_of_the_arithmetic_shows_types_by_their_names(name: str) -> None:
+    """Without strings as annotations, help() shows the union of ten types that ``npt.ArrayLike`` stands for."""
+    assert "numpy._typing" not in str(inspect.signature(getattr(qbench, name)))

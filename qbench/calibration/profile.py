@@ -53,6 +53,10 @@ class Profile:
     def __hash__(self) -> int:
         return hash((self.graph, self.data))
 
+    def __repr__(self) -> str:
+        values = f"{len(self.values)} value{'s' * (len(self.values) != 1)}"
+        return f"<Profile of {values} of graph {self.graph[:12]}… over {self.rows} sample{'s' * (self.rows != 1)}>"
+
     @property
     def times(self) -> dict[str, int]:
         """Sample key → how often it was seen."""

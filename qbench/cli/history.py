@@ -153,6 +153,19 @@ _ACTIONS = (
 )
 
 
+_CODES = {
+    "show": "exit codes: 0 printed, 2 usage or bad input (no such cell, no history)",
+    "check": (
+        "exit codes: 0 no new regression, 1 a confirmed regression without annotation,\n  2 usage or bad input, "
+        "4 nothing new in a history that is not whole (no runs,\n  an interrupted run, a missing share, an unreadable "
+        "file)"
+    ),
+    "index": "exit codes: 0 fine, 2 usage or bad input, or a file in the history is no run file",
+    "pull": "exit codes: 0 fine, 2 usage or bad input, or a file that differs or cannot be read",
+    "push": "exit codes: 0 fine, 2 usage or bad input, or git refuses",
+}
+
+
 def declare(parser: argparse.ArgumentParser) -> None:
     """The actions of ``qbench history``, each with its own arguments."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -160,6 +173,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         one = actions.add_parser(name, help=summary, description=f"{summary}.", allow_abbrev=False)
         declare_action(one)
         one.set_defaults(action=execute_action)
+        one.epilog = _CODES.get(name)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:

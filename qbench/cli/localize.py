@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,7 +180,6 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         QbenchError: the model, the data or the names are wrong, or the backend does not run it.
     """
     outputs = {"--overrides": arguments.overrides, "--html": arguments.html, "--replay": arguments.replay}
-    _require_folders(f"Localising '{arguments.model}'", outputs)
     check_outputs(f"Localising '{arguments.model}'", outputs, (arguments.model, arguments.schema))
     if arguments.overrides and Path(arguments.overrides).suffix != ".toml":
         say("note: 'qbench eval --schema' takes a file whose name ends in .toml")
@@ -217,18 +216,6 @@ def _seconds(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"found '{text}'; expected seconds above 0")
     return value
-
-
-def _require_folders(doing: str, outputs: Mapping[str, str | None]) -> None:
-    """Refuse a file in a folder that does not exist: a slip of the pen must not make one."""
-    for flag, path in outputs.items():
-        if path and not Path(path).absolute().parent.is_dir():
-            raise InputError(
-                doing,
-                found=f"{flag} '{path}', in a folder that does not exist",
-                expected="an existing folder",
-                remedy=f"Create '{Path(path).parent}', or name another folder.",
-            )
 
 
 def _code(found: "LocalizedCell") -> ExitCode:

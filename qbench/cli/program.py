@@ -124,6 +124,9 @@ def build_parser() -> argparse.ArgumentParser:
         command.declare(one)
         for verb in _innermost(one):
             declare_extensions(verb)
+            if verb is not one:  # an action, such as ``history show``, whose codes may have meanings of their own
+                verb.epilog = verb.epilog or _CODES
+                verb.formatter_class = argparse.RawDescriptionHelpFormatter
         one.set_defaults(execute=command.execute, verb=command.name)
     return parser
 

@@ -219,6 +219,7 @@ def _size(text: str) -> tuple[str, int]:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench quantize``."""
+    parser.description = f"{parser.description}{_FORMS_OF_USE}"
     declare_model(parser)
     parser.add_argument(
         "--profile",
@@ -289,6 +290,15 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         put(f"  {name} stays between Q and DQ: {reason}")
     return ExitCode.FINE
 
+
+_FORMS_OF_USE = """
+
+forms:
+  MODEL --profile P.json --schema S -o OUT.onnx  ranges from a profile
+  MODEL --schema S -o OUT.onnx                   weights only, or _dyn
+  MODEL --plan P.json -o OUT.onnx                a saved plan
+  MODEL --read [-o OUT.onnx]                     the plan of a quantized MODEL
+With --save-plan, -o may be left out."""
 
 _NAMED = 4
 """Units of one line."""

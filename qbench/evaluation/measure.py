@@ -63,6 +63,19 @@ def measure_cell(
         threads: of one engine.
         timer: seconds on a monotonic clock.
 
+    Example:
+        What ``qbench eval`` prints, as values; of files: ``build_subject("net.onnx", "test.npz", "train.npz", [], None)``.
+
+        >>> from qbench import measure_cell
+        >>> from qbench.evaluation import build_subject
+        >>> subject = build_subject("digits_cnn", "digits_test", "digits_train", ["top1", "agreement"], 64)
+        >>> measured = measure_cell(subject, "ort-cpu", "w8a8_asym_pc")
+        >>> top1 = measured.score("top1")
+        >>> top1.n, top1.value > 0.95, top1.reference_value > 0.95
+        (360, True, True)
+        >>> top1.reference_hits - top1.hits == top1.losses - top1.gains
+        True
+
     Raises:
         UnsupportedError: the backend does not run such a graph, or not in useful time.
         InputError: an unknown name, or a metric that is not for the answers or the labels that there are.

@@ -139,7 +139,9 @@ class Tolerance:
 
     def __post_init__(self) -> None:
         if not 0 <= self.value < 1:
-            raise ValueError(f"a tolerance of {self.value} is impossible: it is a fraction in [0, 1)")
+            raise ValueError(
+                f"a tolerance of {self.value} is impossible: it is a fraction in [0, 1), such as 0.05 for 5 %"
+            )
 
     def of(self, metric: str) -> "Tolerance":
         """The tolerance of ``metric``."""

@@ -1,5 +1,7 @@
 """Sum, difference and quotient of two quantized arrays, as any engine computes them."""
 
+from __future__ import annotations  # help() shows npt.ArrayLike, and not the union that it stands for
+
 import math
 from fractions import Fraction
 from typing import Any

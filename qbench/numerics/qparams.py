@@ -1,5 +1,7 @@
 """The parameters of a quantization grid, r = scale · (q − zero_point), per tensor, per channel or block; intervals."""
 
+from __future__ import annotations  # help() shows npt.ArrayLike, and not the union that it stands for
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -177,11 +179,11 @@ class Interval:
     def __hash__(self) -> int:
         return hash((self.low.tobytes(), self.high.tobytes()))
 
-    def union(self, other: "Interval") -> "Interval":
+    def union(self, other: Interval) -> Interval:
         """The smallest interval that holds both."""
         return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
-    def mirrored(self) -> "Interval":
+    def mirrored(self) -> Interval:
         """The smallest interval [−a, a] that holds it."""
         ends = np.maximum(np.abs(self.low), np.abs(self.high))
         return Interval(-ends, ends)

@@ -109,6 +109,8 @@ def _letters(index: int) -> str:
 
 # A plan refers to the graph by names and digests only, so it can be kept and read without the model.
 
+_NAMED = 4
+"""Units of one reason, and reasons, that ``str(plan)`` names."""
 _CORRECTION = "biases are corrected on samples once it is written"
 
 
@@ -161,6 +163,22 @@ class Plan:
 
     def __hash__(self) -> int:
         return hash((self.schema, self.graph, self.profile))
+
+    def __repr__(self) -> str:
+        return f"<Plan {self._headline()}>"
+
+    def __str__(self) -> str:
+        """The headline, how much is covered, and what stays in float for which reason; ``lines`` has every unit."""
+        by_reason: dict[str, list[str]] = {}
+        for name, found in self.floats.items():
+            by_reason.setdefault(found.reason, []).append(name)
+        floats = [
+            f"float: {', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' * (len(names) > _NAMED)}: {reason}"
+            for reason, names in by_reason.items()
+        ]
+        more = [f"and {len(floats) - _NAMED} more reasons"] if len(floats) > _NAMED else []
+        lines = [*self._coverage("the backend"), *floats[:_NAMED], *more, "every unit: '\\n'.join(plan.lines())"]
+        return "\n  ".join([self._headline(), *lines])
 
     def _key(self) -> tuple[object, ...]:
         tables = (self.decisions, self.clips, self.floats, self.saturated, self.requested)

@@ -164,9 +164,9 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
     except InputError as error:  # about a value in the table: name the table
         raise InputError(f"Reading {where}", found=error.found, expected=error.expected, remedy=error.remedy) from error
     except ValueError as error:
-        raise InputError(
-            f"Reading {where}", found=str(error), expected="a value that makes sense there", remedy="Correct the table."
-        ) from error
+        found, _, expected = str(error).partition(": it is ")  # of the form "X is impossible: it is Y"
+        expected = expected or "a possible value"
+        raise InputError(f"Reading {where}", found=found, expected=expected, remedy="Correct the table.") from error
 
 
 def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901 - one match over the understood types

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from qbench.cli.list_names import KINDS
+from qbench.errors import InputError
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -60,3 +61,28 @@ def test_a_broken_entry_does_not_hide_the_others(qbench, monkeypatch):
     assert code == 0
     assert "cannot be had here: Making it: found nothing" in out
     assert "ort-cpu-noopt" in out
+
+
+def test_an_unknown_backend_lists_the_engines_first(qbench, project):
+    code, _, err = qbench("eval", "net.onnx", "--data", "x.npz", "--backend", "tensorrt")
+    assert code == 2
+    assert "Choose one of: ort-cpu, ort-cpu-noopt, ort-cpu-precise, ort-cpu-qoperator, onnx-reference, " in err
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("acc", "top1"), ("Accuracy", "top1"), ("mse", "sqnr"), ("mae", "max_error"), ("agrement", "agreement")],
+)
+def test_a_metric_by_the_name_of_another_tool_is_suggested(name, meant):
+    from qbench.metrics import get_metric
+
+    with pytest.raises(InputError, match=f"Did you mean '{meant}'"):
+        get_metric(name)
+
+
+def test_the_other_names_of_metrics_are_of_metrics_that_exist():
+    from qbench.metrics import catalogue
+
+    found = catalogue()
+    assert set(found.also_called.values()) <= set(found.names())
+    assert not set(found.also_called) & set(found.names())

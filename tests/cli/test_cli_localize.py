@@ -159,12 +159,19 @@ def test_a_cell_that_holds_says_what_was_not_written(spoil, qbench, tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--overrides", "--html", "--replay"])
-def test_a_folder_that_is_not_there_is_refused(spoil, qbench, tmp_path, flag):
-    path = tmp_path / "nope" / "x.toml"
-    code, _, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", flag, path)
+def test_a_folder_that_is_not_there_is_made_as_every_command_makes_it(spoil, qbench, tmp_path, flag):
+    path = tmp_path / "made" / "x.toml"
+    code, out, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", flag, path)
+    assert code == 0, err
+    assert path.is_file() or f"note: {flag}: nothing was written" in out
+
+
+@pytest.mark.parametrize("flag", ["--overrides", "--html", "--replay"])
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(spoil, qbench, tmp_path, flag):
+    (tmp_path / "file").touch()
+    code, _, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", flag, tmp_path / "file" / "x.toml")
     assert code == 2
-    assert "in a folder that does not exist" in err
-    assert not path.parent.exists()
+    assert "running" not in err
 
 
 def test_a_model_with_nothing_to_quantize(qbench, tmp_path, monkeypatch):

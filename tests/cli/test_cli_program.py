@@ -38,6 +38,11 @@ def test_python_runs_it_as_a_module():
     assert done.stdout.startswith("qbench ")
 
 
+@pytest.mark.parametrize("action", ["show", "check", "index", "pull", "push"])
+def test_the_help_of_an_action_of_history_has_its_exit_codes(qbench, action):
+    assert "exit codes: 0 " in qbench("history", action, "--help")[1]
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_example_is_understood(command):
     import shlex

@@ -61,3 +61,12 @@ def test_a_metric_of_sequences_on_a_classifier(tmp_path, name):
 def test_a_metric_of_labels_on_data_without(tmp_path):
     with pytest.raises(InputError, match="no labels in data set 'scored'"):
         measure(tmp_path, "top1", labels=None)
+
+
+def test_the_example_of_measure_cell_runs():
+    import doctest
+
+    from qbench.evaluation import measure
+
+    found = doctest.testmod(measure)
+    assert (found.failed, found.attempted) == (0, 7)

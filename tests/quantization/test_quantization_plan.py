@@ -46,6 +46,20 @@ def test_lines_and_differences_are_for_people() -> None:
     assert any(line.startswith("+ ") and line.endswith(" clip: integer") for line in difference)
 
 
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_a_printed_plan_and_profile_are_short(name: str) -> None:
+    model = SUBJECTS[name]()
+    profile = calibrate(model, [feeds_of(model)])
+    plan = make_plan(model, profile, "w8a8_asym_pc")
+    assert str(plan).splitlines()[0] == plan.lines()[0]
+    assert len(str(plan).splitlines()) <= 12
+    assert repr(plan) == f"<Plan {plan.lines()[0]}>"
+    assert len(repr(profile)) < 120
+    for unit, found in list(plan.floats.items())[:1]:
+        assert unit in str(plan)
+        assert found.reason in str(plan)
+
+
 @pytest.mark.parametrize(
     "text", ["", "{}", "[1]", '{"format": "qbench-plan", "version": 99}', '{"format": "qbench-plan", "version": 1}']
 )

@@ -144,6 +144,7 @@ def test_quarantine_entries_cover_cells_and_expire(tmp_path: Path) -> None:
         (SUITE.replace("tolerance", "tolerence") + MODEL, ["'tolerence'", "Did you mean 'tolerance'?"]),
         (SUITE.replace("0.01", '"1 %"') + MODEL, ["a string", "a number"]),
         (SUITE.replace("0.01", "1.5") + MODEL, ["a tolerance of 1.5 is impossible"]),
+        (SUITE.replace("0.01", "5") + MODEL, ["expected a fraction in [0, 1), such as 0.05 for 5 %"]),
         (SUITE + MODEL + "tolerance = -0.1", ["a tolerance of -0.1 is impossible"]),
         (SUITE + MODEL.replace("net_a", "net_aa"), ["unknown model 'net_aa'", "'net_a'"]),
         (SUITE + MODEL.replace("photos", "fotos"), ["unknown dataset 'fotos'", "'photos'"]),
