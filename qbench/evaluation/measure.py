@@ -64,7 +64,7 @@ def measure_cell(
         timer: seconds on a monotonic clock.
 
     Example:
-        What ``qbench eval`` prints, as values; of files: ``build_subject("net.onnx", "test.npz", "train.npz", [], None)``.
+        As ``qbench eval``; of files: ``build_subject("net.onnx", "test.npz", "train.npz", [], 64)``.
 
         >>> from qbench import measure_cell
         >>> from qbench.evaluation import build_subject
