@@ -1,6 +1,6 @@
 """Choosing quantization parameters for a range, and quantizing by them."""
 
-from __future__ import annotations  # help() shows npt.ArrayLike, and not the union that it stands for
+from __future__ import annotations  # help() shows npt.ArrayLike, and not the union behind it
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args

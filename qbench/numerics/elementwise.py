@@ -1,6 +1,6 @@
 """Sum, difference and quotient of two quantized arrays, as any engine computes them."""
 
-from __future__ import annotations  # help() shows npt.ArrayLike, and not the union that it stands for
+from __future__ import annotations  # help() shows npt.ArrayLike, and not the union behind it
 
 import math
 from fractions import Fraction

@@ -1,6 +1,6 @@
 """The parameters of a quantization grid, r = scale · (q − zero_point), per tensor, per channel or block; intervals."""
 
-from __future__ import annotations  # help() shows npt.ArrayLike, and not the union that it stands for
+from __future__ import annotations  # help() shows npt.ArrayLike, and not the union behind it
 
 from dataclasses import dataclass
 

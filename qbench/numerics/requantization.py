@@ -1,6 +1,6 @@
 """From an accumulator to a quantized value: y = clamp(round((acc + bias) · M) + z), M = s_x · s_w / s_y."""
 
-from __future__ import annotations  # help() shows npt.ArrayLike, and not the union that it stands for
+from __future__ import annotations  # help() shows npt.ArrayLike, and not the union behind it
 
 from collections.abc import Callable
 from fractions import Fraction
