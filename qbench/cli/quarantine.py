@@ -177,11 +177,11 @@ def _measured(suite: str, cells: list[str], folder: str, doing: str) -> str:
 
 
 def _failure(record: "CellRecord") -> str:
-    """The numbers of the first gate that fails the cell; empty where none does."""
+    """The numbers of the first gate that fails the cell, without their statistics; empty where none does."""
     from qbench.judging import FAILING, GateState
 
     broken = (gate for gate in record.gates if gate.kind in FAILING and gate.state == GateState.BROKEN.value)
-    return next((gate.detail for gate in broken), "")
+    return next((gate.detail.partition(";")[0] for gate in broken), "")
 
 
 def _owner(doing: str) -> str:
