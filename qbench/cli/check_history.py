@@ -127,7 +127,8 @@ def _headline(one: "Regression", project: str) -> str:
     state = worst.state.value
     if one.kind.value == "slide":
         since = f"commit {worst.commit[:9]}" if worst.commit else f"run {worst.run}"
-        return f"slide, {state}: {worst.cell} is worse than what was accepted since {since}, by no one step"
+        than = "before" if worst.own_past else "what was accepted"
+        return f"slide, {state}: {worst.cell} is worse than {than} since {since}, by no one step"
     if len(one.suspects) == 1:
         subject = subject_line(one.suspects[0], project)
         return f"step, {state}: {cells} at {one.suspects[0][:9]}" + (f" “{subject}”" if subject else "")

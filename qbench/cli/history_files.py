@@ -250,7 +250,7 @@ def _from_files(history: "History", suite: str | None, parents: Sequence[str]) -
             read[run.id] = replace(run, cells=(), findings=())
             yield run
 
-    series = ordered_trends(each())
+    series = ordered_trends(each(), [night.id for night in nights])
     return tuple(read[night.id] for night in nights if night.id in read), history.problems, series
 
 

@@ -3,7 +3,7 @@
 import argparse
 import fnmatch
 import operator
-from dataclasses import replace
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import ExitCode
@@ -72,7 +72,11 @@ def _facts(series: "Series", trends: Trends) -> dict[str, object]:
     from qbench.storage import plain
     from qbench.tracking import accepted_value
 
-    facts: dict[str, Any] = plain(replace(series, points=tuple(series.points)))
+    names = (one.name for one in fields(series) if one.name not in ("points", "changes"))
+    facts: dict[str, Any] = {
+        "points": plain(tuple(series.points)),
+        **{one: plain(getattr(series, one)) for one in names},
+    }
     accepted = accepted_value(series, trends.accepted)
     dirty = _dirty_commits(trends)
     for point in facts["points"]:

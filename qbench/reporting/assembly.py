@@ -32,11 +32,13 @@ from qbench.tracking import (
     TREND_KEYS,
     AcceptedLevel,
     AcceptedLevels,
+    Alert,
     Annotation,
     CellRecord,
     MetricRecord,
     Regression,
     Run,
+    Series,
     accepted_levels,
     baseline_path,
     find_alerts,
@@ -170,12 +172,14 @@ class Memory:
     """``accepted`` are the results in the baselines, ``regressions`` what got worse in each suite.
 
     ``repository`` is where commits are shown (``read_repository``); ``meanings``: one line for each schema and metric.
+    ``series`` are those that moved, with their levels; None: not known.
     """
 
     accepted: AcceptedLevels = field(default_factory=dict)
     regressions: Mapping[str, tuple[Regression, ...]] = field(default_factory=dict)
     repository: str = ""
     meanings: Mapping[str, str] = field(default_factory=dict)
+    series: tuple[Series, ...] | None = None
 
     def accepted_in(self, suite: str) -> AcceptedHits:
         """What was accepted in ``suite``, by the keys of a report."""
@@ -208,6 +212,7 @@ def remember(
     return Memory(
         accepted=accepted,
         regressions={suite: group_alerts([a for a in alerts if a.cell.suite == suite], line) for suite in suites},
+        series=series,
     )
 
 
@@ -335,8 +340,9 @@ def build_report(
     findings, unread = findings_of(chosen, views, past)
     cells = with_findings(cells, findings)
     causes = group_causes(cells)
+    moves = _moves(_series_alone(chosen) if memory.series is None else memory, suite)
     accepted = memory.accepted_in(suite)
-    trends = {cell.key: _trends(cell, past, views, accepted) for cell in cells if cell.metrics}
+    trends = {cell.key: _trends(cell, past, views, accepted, moves) for cell in cells if cell.metrics}
     new_classes = _new_classes(cells)
     return Report(
         suite=suite,
@@ -402,15 +408,51 @@ def build_reports(runs: Sequence[Run], *, window: int = WINDOW, memory: Memory =
     return tuple(built) or (build_report(()),)
 
 
+_Moves = Mapping[tuple[CellKey, str], tuple[list[Series], list[Alert]]]
+"""(cell, metric) → its series of every class that moved, and the alerts on them."""
+
+
+def _moves(memory: Memory, suite: str) -> _Moves:
+    found: dict[tuple[CellKey, str], tuple[list[Series], list[Alert]]] = {}
+
+    def of(one: Series | Alert) -> tuple[list[Series], list[Alert]]:
+        key = CellKey(one.cell.model, one.cell.backend, one.cell.schema, one.cell.variant)
+        return found.setdefault((key, one.metric), ([], []))
+
+    for series in memory.series or ():
+        if series.cell.suite == suite:
+            of(series)[0].append(series)
+    for regression in memory.regressions.get(suite, ()):
+        for alert in regression.alerts:
+            of(alert)[1].append(alert)
+    return found
+
+
+def _series_alone(runs: Sequence[Run]) -> Memory:
+    """The series of ``runs`` and nothing else; what has no name that makes sense has none."""
+    named = [run for run in runs if {"id", "suite"} <= run.header.keys()]
+    whole = [replace(run, cells=tuple(filter(_is_named, run.cells))) for run in named]
+    return Memory(series=remember(whole, accepted={}).series)
+
+
+def _is_named(record: CellRecord) -> bool:
+    try:
+        return bool(record.cell)
+    except ValueError:
+        return False
+
+
 def _trends(
-    cell: CellView, past: Sequence[Cells], views: Sequence[RunView], accepted: AcceptedHits
+    cell: CellView, past: Sequence[Cells], views: Sequence[RunView], accepted: AcceptedHits, moves: _Moves
 ) -> tuple[Trend, ...]:
     """One trend per metric of ``cell``, the lead's first."""
     history = [cells.get(cell.key) for cells in past]
-    return tuple(
-        trend_of(history, cell, metric, views, accepted=accepted_share(cell, metric, accepted))
-        for metric in sorted(cell.metrics, key=lambda metric: metric is not cell.lead)
-    )
+    found = []
+    for metric in sorted(cell.metrics, key=lambda metric: metric is not cell.lead):
+        series, alerts = moves.get((cell.key, metric.name), ((), ()))
+        share = accepted_share(cell, metric, accepted)
+        found.append(trend_of(history, cell, metric, views, series=series, alerts=alerts, accepted=share))
+    return tuple(found)
 
 
 def _expected(past: Sequence[Cells], views: Sequence[RunView]) -> list[CellView]:

@@ -6,20 +6,21 @@ from dataclasses import dataclass
 
 from qbench.judging import FP32
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView
-from qbench.tracking import cut_levels, steps_between
+from qbench.tracking import Alert, Kind, Series, steps_between
 
 #     band of a value = reference + Bonett–Price interval of (gains − losses) / n, 95 %, for shares of samples
 #
-# A step is a new level of ``tracking.cut_levels``, provisional until enough runs confirm it. Another environment class
-# or other samples are a labelled line and never a step. Positions count the runs of a report, the oldest is 0; values,
-# means, references and limits are fractions.
+# A step is a new level of the series of ``tracking.trend_series``, provisional until it is confirmed, or an alert that
+# names a commit: the same as in ``qbench history check``. Another environment class or other samples are a labelled
+# line and never a step. Positions count the runs of a report, the oldest is 0; values, medians, references and limits
+# are fractions.
 
 OTHER_SAMPLES = "other samples"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A new level in one environment class, first seen in run ``position``; means before and after, fractions.
+    """A new level in one environment class, first seen in run ``position``; medians before and after, fractions.
 
     ``since`` is the last run of the level before; where machines take turns, not the run before ``position``.
     ``provisional``: too few runs confirm it. ``causes``: what else is new since the last run of the level before.
@@ -127,13 +128,15 @@ def trend_of(
     metric: MetricView,
     runs: Sequence[RunView] = (),
     *,
+    series: Sequence[Series] = (),
+    alerts: Sequence[Alert] = (),
     accepted: float | None = None,
 ) -> Trend:
     """The trend of ``metric`` of ``cell``; ``history`` has the cell of each run, oldest first, or None.
 
-    ``runs``, where given, are the same runs: they name the commits and package versions that changed at a step.
-    ``accepted`` is the accepted value for the class of the newest run, a fraction. Only the lead of a
-    quantized cell has intervals.
+    ``runs`` are the same runs: they name the commits and package versions that changed at a step. ``series`` and
+    ``alerts`` are those of this metric, which have the steps. ``accepted`` is the accepted value for the class of the
+    newest run, a fraction. Only the lead of a quantized cell has intervals.
     """
     points = []
     last: CellView | None = None
@@ -147,7 +150,7 @@ def trend_of(
     places = places_of(runs)
     if places and places[-1] < len(places) - 1:
         points = list(_by_commit(points, places))
-    steps = (step for same in _by_class(points).values() for step in _steps(same, runs))
+    steps = (step for name, same in _by_class(points).items() for step in _steps(name, same, runs, series, alerts))
     return Trend(
         key=cell.key,
         metric=metric,
@@ -201,22 +204,45 @@ def _marks(points: Sequence[RunPoint]) -> Iterator[Mark]:
         yield Mark(first=places[0], last=places[-1], reference=reference, limit=limit)
 
 
-def _steps(points: Sequence[RunPoint], runs: Sequence[RunView]) -> Iterator[Step]:
-    """The steps of one environment class."""
-    breaks, levels = cut_levels(
-        [point.metric.value for point in points],
-        data=[point.cell.record.data for point in points],
-        out_of=[point.metric.out_of for point in points],
+def _steps(
+    name: str, points: Sequence[RunPoint], runs: Sequence[RunView], series: Sequence[Series], alerts: Sequence[Alert]
+) -> Iterator[Step]:
+    """The steps of the environment class ``name``: the levels of its series, and alerts that name a commit."""
+    places = {runs[one.position].id: place for place, point in enumerate(points) for one in point.each}
+    shown: set[int] = set()
+    for one in series:
+        for before, after in steps_between(one.breaks, one.levels) if one.environment_class == name else ():
+            good, bad = places.get(one.points[before.stop - 1].run), places.get(one.points[after.start].run)
+            if good is not None and bad is not None:
+                shown.add(bad)
+                yield _step(points, runs, (good, bad), (before.value, after.value), provisional=after.provisional)
+    for alert in alerts:
+        bad = places.get(alert.run)
+        if alert.kind is Kind.STEP and alert.environment_class == name and bad and bad not in shown:
+            yield _step(points, runs, (bad - 1, bad), (alert.before, alert.after))
+
+
+def _step(
+    points: Sequence[RunPoint],
+    runs: Sequence[RunView],
+    between: tuple[int, int],
+    levels: tuple[float, float],
+    *,
+    provisional: bool = False,
+) -> Step:
+    """The step between two of ``points``, the first runs of a good and of a bad commit."""
+    good, bad = between
+    commit = runs[points[good].position].commit
+    while commit and good + 1 < bad and runs[points[good + 1].position].commit == commit:
+        good += 1  # the last run of the good commit
+    return Step(
+        position=points[bad].position,
+        before=levels[0],
+        after=levels[1],
+        since=points[good].each[-1].position,
+        provisional=provisional,
+        causes=_causes(points[good], points[bad], runs),
     )
-    for before, after in steps_between(breaks, levels):
-        yield Step(
-            position=points[after.start].position,
-            before=before.mean,
-            after=after.mean,
-            since=points[before.stop - 1].position,
-            provisional=after.provisional,
-            causes=_causes(points[before.stop - 1], points[after.start], runs),
-        )
 
 
 _CAUSES = (
@@ -242,7 +268,7 @@ def _causes(before: RunPoint, after: RunPoint, runs: Sequence[RunView]) -> tuple
         if version != versions.get(name, version):
             found.append(f"{name} {versions[name]} → {version}")
     if later.commit and later.commit != earlier.commit:
-        first = runs[before.position + 1].commit
+        first = runs[before.each[-1].position + 1].commit
         found.append(f"commit {later.commit}" if first in ("", later.commit) else f"commits {first} … {later.commit}")
     return tuple(found)
 

@@ -1,8 +1,8 @@
 """What got worse, since which commit, and what people decided about it."""
 
+import bisect
 import enum
 import fnmatch
-import itertools
 import re
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ from pathlib import Path
 from qbench.errors import InputError
 from qbench.judging import Cell
 from qbench.storage import read_toml, value_from_table
-from qbench.tracking.change_points import Level
-from qbench.tracking.trend import CONFIRM, AcceptedLevels, Series, accepted_value, least_step, steps_between
+from qbench.tracking.change_points import Change
+from qbench.tracking.trend import CONFIRM, AcceptedLevel, AcceptedLevels, Series, least_step
 
 # What people decided about alerts, in a committed file: only this silences an alert, and it is reviewed by diff.
 #
@@ -94,11 +94,18 @@ def load_annotations(path: Path) -> tuple[Annotation, ...]:
 # Series → alerts: what got worse, since which commit, and what people decided about it.
 #
 # A *step* is a confirmed new level that is worse than the one before. A *slide* is a loss against the accepted result
-# that no step explains: each of its small steps may be too small to be seen, their sum is not. Other samples, another
-# class or another version of an engine raise neither.
+# that no step explains: each of its small steps may be too small to be seen, their sum is not. Where one commit makes
+# most of such a loss it is a step at that commit. Other samples, another class or another version of an engine raise
+# neither.
+#
+# Alerts are found by a replay of the runs in the order in which they began. What was confirmed after one of them stays
+# an alert whatever comes later, on the same commits, and ends once: as fixed, or as accepted.
 
 _SMALL_STEP = 1 / 3
 """A step that makes less than this share of a loss against the accepted result is a part of a slide."""
+
+_ONE_COMMIT = 2 / 3
+"""A commit that makes this share of a loss against the accepted result is what it came from: it is a step."""
 
 
 class Kind(enum.Enum):
@@ -114,11 +121,13 @@ class State(enum.Enum):
     DETECTED = "detected"
     PROVISIONAL = "provisional"  # too few points yet
     ACKNOWLEDGED = "acknowledged"
-    EXPECTED = "expected"  # by an annotation, or the new level was accepted
+    EXPECTED = "expected"
     INVALID = "invalid"
+    ACCEPTED = "accepted"  # what was measured since is what was accepted
     FIXED = "fixed"  # the old level came back
 
 
+_ENDED = (State.FIXED, State.ACCEPTED)
 _RULED = (State.ACKNOWLEDGED, State.EXPECTED, State.INVALID)
 
 
@@ -127,9 +136,11 @@ class Alert:
     """One series that got worse.
 
     Args:
-        before, after: levels, as fractions; of a slide the accepted share and the median of the last points.
+        before, after: levels, as fractions: medians of the runs; of a slide the accepted share, and the median of the
+            last points without the loss of steps that are alerts of their own.
         run, commit: the first at which it is seen; the commit is empty where it is not known.
         unit: of the levels; ``"%"`` ones are shares.
+        own_past: whether ``before`` of a slide is an earlier level of the series, not what was accepted.
         suspects: the commits of which one caused a step, the earliest first; a slide has no single commit and none.
         stretch: the commits behind the last good point, up to ``commit``: of a step its suspects.
         why: who decided the state and why, or what it follows from. annotation: the commit, as it is written in the
@@ -146,6 +157,7 @@ class Alert:
     run: str
     commit: str
     unit: str = "%"
+    own_past: bool = False
     suspects: tuple[str, ...] = ()
     stretch: tuple[str, ...] = ()
     why: str = ""
@@ -180,40 +192,83 @@ def find_alerts(
     """
     places = {commit: place for place, commit in enumerate(commits)}
     courses = [
-        _AcceptedSeries(one, accepted_value(one, accepted or {}), places, commits)
+        _Course(one, (accepted or {}).get((one.cell, one.metric, one.environment_class)), places, commits, confirm)
         for one in series
         if one.points and not one.is_distance
     ]
     notes = [[n for n in annotations if n.covers(one.series.cell, one.series.metric)] for one in courses]
-    steps = [list(_steps(course)) for course in courses]
-    every = _stretches(itertools.chain.from_iterable(steps))
-    steps = [
-        [_ruled(step, about, _related_commits(step, every)) for step in own]
-        for own, about in zip(steps, notes, strict=True)
-    ]
-    slides = [_slide(course, own, confirm) for course, own in zip(courses, steps, strict=True)]
-    every = _stretches(filter(None, slides))
+    changes = [_changes(course) for course in courses]
+    every = _stretches(one.alert for own in changes for one in own)
+    for own, about in zip(changes, notes, strict=True):
+        for one in own:
+            if one.alert.kind is Kind.STEP:
+                one.alert = _ruled(one.alert, about, _related_commits(one.alert, every))
+    against = [_beyond_accepted(course, own) for course, own in zip(courses, changes, strict=True)]
+    every = _stretches(one.alert for own in (*against, *changes) for one in own)
     found: list[Alert] = []
-    for course, own, slide, about in zip(courses, steps, slides, notes, strict=True):
-        found += (
-            own if slide is None else [*own, _ruled_slide(slide, course, own, about, _related_commits(slide, every))]
-        )
+    for course, own, beyond, about in zip(courses, changes, against, notes, strict=True):
+        kept = [one for one in own if not any(other.covers(one) for other in beyond)]
+        kept = sorted([*kept, *beyond], key=lambda one: (one.alert.kind is Kind.SLIDE, one.bad))
+        for one in kept:
+            related = _related_commits(one.alert, every)
+            if one.alert.kind is Kind.SLIDE:
+                one.alert = _ruled_slide(one, course, kept, about, related)
+            elif one in beyond:
+                one.alert = _ruled(one.alert, about, related)
+            found.append(one.alert)
     return tuple(found)
 
 
+@dataclass(slots=True, eq=False)
+class _Found:
+    """An alert with what the replay knows of it.
+
+    Args:
+        good, bad: places of the last good point (−1: there is none) and of the first bad one.
+        before, after: the levels when it was confirmed. seen, ended: the arrivals that confirmed and ended it.
+        is_quiet: whether it is far larger than the noise, so that a few points show that it has ended.
+    """
+
+    alert: Alert
+    good: int
+    bad: int
+    before: float
+    after: float
+    seen: int
+    is_quiet: bool
+    ended: int | None = None
+
+    def is_open(self, arrival: int) -> bool:
+        """Whether it was confirmed and had not ended at ``arrival``."""
+        return self.seen <= arrival and (self.ended is None or self.ended > arrival)
+
+    def covers(self, change: "_Found") -> bool:
+        """Whether ``change`` is a part of this loss against the accepted result, or the same step, confirmed later."""
+        if change.seen < self.seen or not self.is_open(change.seen):
+            return False
+        if change.alert.kind is Kind.SLIDE or self.alert.kind is Kind.SLIDE:
+            return change.alert.kind is self.alert.kind
+        near = 0 if change.is_quiet else CONFIRM
+        return self.good < change.bad + near and change.good < self.bad + near
+
+
 @dataclass(frozen=True, slots=True)
-class _AcceptedSeries:
+class _Course:
     """A series with what was accepted for it, and the places of commits on the main line."""
 
     series: Series
-    accepted: float | None
+    known: AcceptedLevel | None
     places: Mapping[str, int]
     commits: Sequence[str]
+    confirm: int
 
-    @property
-    def recent(self) -> float:
-        """The median of the last points."""
-        return statistics.median(point.value for point in self.series.points[-CONFIRM:])
+    def accepted_at(self, place: int) -> float | None:
+        """The accepted share for a point; None where nothing was accepted for its samples."""
+        return None if self.known is None else self.known.value_for(self.series.points[place])
+
+    def least_at(self, place: int) -> float:
+        """The least step that matters at a point."""
+        return least_step(self.series.points[place].out_of)
 
     def alert(self, kind: Kind, last_good: int, first_bad: int, before: float, after: float) -> Alert:
         """A detected alert that is first seen at the point ``first_bad``; ``last_good``: −1 where there is none."""
@@ -283,61 +338,307 @@ def _related_commits(alert: Alert, stretches: _Stretches) -> Collection[str]:
     return own.union(*(stretch for stretch in stretches[alert.cell] if not own.isdisjoint(stretch)))
 
 
-def _steps(course: _AcceptedSeries) -> Iterator[Alert]:
-    """The steps for the worse, without annotations."""
+# The replay: which alerts there were after each run, and what ended them.
+
+_EPSILON = 1e-9
+"""A difference of two shares may differ from a whole number of samples in the last bits."""
+
+_LONG = 12
+"""How many points at the end show that a level which no new one followed has crept back."""
+
+
+class _Arrived:
+    """The points of a series that had arrived after each run, in order."""
+
+    def __init__(self, course: _Course) -> None:
+        self.course = course
+        self.places: list[int] = []
+        self.values: dict[int, float] = {}
+        self.kinds = [data for _, data in course.series.points.kinds]
+
+    def each(self) -> Iterator[int]:
+        """The number of each arrival, after it was taken."""
+        for number, (place, value) in enumerate(self.course.series.points.arrivals()):
+            if place not in self.values:
+                bisect.insort(self.places, place)
+            self.values[place] = value
+            yield number
+
+    def between(self, start: int, stop: int, kind: str) -> list[float]:
+        """The values of the places ``start`` … ``stop`` − 1 that were measured on the samples ``kind``."""
+        low, high = bisect.bisect_left(self.places, start), bisect.bisect_left(self.places, stop)
+        return [self.values[place] for place in self.places[low:high] if self.kinds[place] == kind]
+
+    def newest(self, count: int) -> list[int]:
+        """The last ``count`` places."""
+        return self.places[-count:]
+
+
+def _changes(course: _Course) -> list[_Found]:
+    """The changes for the worse in the order of their commits, the last maybe provisional, without annotations.
+
+    Gradual ones that follow each other are one slide.
+    """
     series = course.series
-    for before, after in steps_between(series.breaks, series.levels):
-        if series.worsening(before.mean, after.mean) > 0:
-            yield _step(course, before, after)
+    found = [_change(course, change) for change in series.changes if change.rises is series.lower_is_better]
+    if found:
+        arrived = _Arrived(course)
+        for number in arrived.each():
+            for one in tuple(found):
+                if one.seen == number:
+                    _measure(one, arrived)
+                    if one.alert.kind is Kind.SLIDE and any(
+                        other.alert.kind is Kind.SLIDE and other.seen < number and other.is_open(number)
+                        for other in found
+                    ):
+                        found.remove(one)
+                elif one.is_open(number):
+                    _end(one, arrived, number)
+    last = series.levels[-1]
+    if last.provisional and series.worsening(series.levels[-2].value, last.value) > 0:
+        before = series.levels[-2]
+        alert = course.alert(Kind.STEP, before.stop - 1, last.start, before.value, last.value)
+        alert = replace(alert, state=State.PROVISIONAL)
+        never = 1 << 62
+        found.append(_Found(alert, before.stop - 1, last.start, before.value, last.value, seen=never, is_quiet=True))
+    return found
 
 
-def _step(course: _AcceptedSeries, before: Level, after: Level) -> Alert:
-    """The alert of one new level, without annotations."""
-    point = course.series.points[after.start]
-    state, why = State.PROVISIONAL if after.provisional else State.DETECTED, ""
-    least = least_step(point.out_of)
-    later = _levels_behind(course.series, after)
-    back = next((level for level in later if course.series.worsening(before.mean, level.mean) < least), None)
-    if back is not None:
-        state, why = State.FIXED, f"the old level came back with run {course.series.points[back.start].run}"
-    elif course.accepted is not None and abs(after.mean - course.accepted) < least and not after.provisional:
-        state, why = State.EXPECTED, "the new level is what was accepted"
-    alert = course.alert(Kind.STEP, before.stop - 1, after.start, before.mean, after.mean)
-    return replace(alert, state=state, why=why)
+def _change(course: _Course, change: Change) -> _Found:
+    """The alert of one change, as it was when it was confirmed; its levels are medians of all runs until today."""
+    levels = course.series.levels
+    starts = [level.start for level in levels]
+    before, after = (levels[bisect.bisect_right(starts, place) - 1].value for place in (change.before, change.start))
+    if change.is_gradual:
+        after = _recent(course)
+    alert = course.alert(Kind.SLIDE if change.is_gradual else Kind.STEP, change.before, change.start, before, after)
+    alert = replace(alert, own_past=change.is_gradual)
+    return _Found(alert, change.before, change.start, before, after, seen=change.seen, is_quiet=change.is_quiet)
 
 
-def _levels_behind(series: Series, level: Level) -> list[Level]:
-    """The confirmed levels behind ``level`` on the same samples."""
-    end = next((place for place in series.breaks if place > level.start), len(series.points))
-    return [one for one in series.levels if level.start < one.start < end and not one.provisional]
+def _measure(step: _Found, arrived: _Arrived) -> None:
+    """Note the levels of ``step`` as they are when it is confirmed."""
+    kind, others = arrived.kinds[step.bad], [one for one in arrived.course.series.changes if one.seen <= step.seen]
+    since = max((one.start for one in others if one.start < step.bad), default=0)
+    until = min((one.start for one in others if one.start > step.bad), default=len(arrived.kinds))
+    old, new = arrived.between(since, step.good + 1, kind), arrived.between(step.bad, until, kind)
+    if old and new:
+        step.before, step.after = statistics.median_low(old), statistics.median_low(new)
 
 
-def _slide(course: _AcceptedSeries, steps: Sequence[Alert], confirm: int) -> Alert | None:
-    """The loss against the accepted result that ``steps`` do not explain, where ``confirm`` points lie beyond it."""
-    series, accepted = course.series, course.accepted
-    if accepted is None:
+def _end(step: _Found, arrived: _Arrived, number: int) -> None:
+    """End ``step`` where its old level is back, or what is measured is what was accepted."""
+    course, tail = arrived.course, arrived.newest(arrived.course.confirm)
+    if len(tail) < course.confirm or tail[0] < step.bad:
+        return
+    run = course.series.points[tail[0]].run
+    if _is_back(step, arrived, number, tail):
+        step.ended, step.alert = (
+            number,
+            replace(step.alert, state=State.FIXED, why=f"the old level came back with run {run}"),
+        )
+    elif _is_accepted(step, arrived, number, tail):
+        own = step.bad in tail or abs(arrived.values[tail[-1]] - step.after) < course.least_at(tail[-1])
+        why = "the new level is what was accepted" if own else f"what was measured since run {run} is what was accepted"
+        step.ended, step.alert = number, replace(step.alert, state=State.ACCEPTED, why=why)
+
+
+def _is_back(step: _Found, arrived: _Arrived, number: int, tail: Sequence[int]) -> bool:
+    course, kind = arrived.course, arrived.kinds[step.bad]
+    if any(arrived.kinds[place] != kind for place in tail):
+        return False
+    least = course.least_at(tail[-1]) - _EPSILON
+    worse = course.series.worsening
+    if step.is_quiet:
+        return all(worse(step.before, arrived.values[place]) < least for place in tail)
+    since = _latest_change(step, arrived, number)
+    newest = arrived.between(since, len(arrived.kinds), kind)
+    if since == step.bad:
+        newest = newest[-_LONG:] if len(newest) >= 2 * _LONG else []
+    return len(newest) >= course.confirm and worse(step.before, statistics.median(newest)) < least
+
+
+def _is_accepted(step: _Found, arrived: _Arrived, number: int, tail: Sequence[int]) -> bool:
+    course, kinds = arrived.course, {arrived.kinds[place] for place in tail}
+    accepted = course.accepted_at(tail[-1])
+    if accepted is None or len(kinds) > 1:
+        return False
+    values, (kind,) = [arrived.values[place] for place in tail], kinds
+    if not step.is_quiet and kind == arrived.kinds[step.bad]:
+        newest = arrived.between(_latest_change(step, arrived, number), len(arrived.kinds), kind)
+        values = [statistics.median(newest)] if len(newest) >= course.confirm else []
+    least, worse = course.least_at(tail[-1]) - _EPSILON, course.series.worsening
+    return bool(values) and all(
+        worse(accepted, value) < least and (worse(value, accepted) < least or worse(value, step.after) >= least)
+        for value in values
+    )
+
+
+def _latest_change(step: _Found, arrived: _Arrived, number: int) -> int:
+    """The first place of the newest level at arrival ``number``."""
+    return max((one.start for one in arrived.course.series.changes if one.seen <= number), default=step.bad)
+
+
+class _Beyond(_Arrived):
+    """The points that arrived, and how many of the newest are worse than what was accepted."""
+
+    def __init__(self, course: _Course) -> None:
+        super().__init__(course)
+        self.kinds_of = course.series.points.kinds
+        places = {kind: place for place, kind in enumerate(self.kinds_of)}
+        self.accepted = {kind: course.accepted_at(place) for kind, place in places.items()}
+        self.first, self._last = 0, -1
+        """The position at which the points at the end begin that are all beyond."""
+
+    @property
+    def is_ever(self) -> bool:
+        """Whether any point can be beyond."""
+        series = self.course.series
+        worst = (max if series.lower_is_better else min)(series.points.values)
+        return any(
+            accepted is not None and series.worsening(accepted, worst) >= least_step(kind[0]) - _EPSILON
+            for kind, accepted in self.accepted.items()
+        )
+
+    def is_beyond(self, place: int) -> bool:
+        """Whether a point is worse than what was accepted by a step that matters."""
+        kind = self.kinds_of[place]
+        accepted = self.accepted[kind]
+        least = least_step(kind[0]) - _EPSILON
+        return accepted is not None and self.course.series.worsening(accepted, self.values[place]) >= least
+
+    def is_reached(self, count: int, bad: int) -> bool:
+        """Whether the last ``count`` points are behind ``bad`` and not beyond what was accepted for them."""
+        tail = self.newest(count)
+        known = all(self.accepted[self.kinds_of[place]] is not None for place in tail)
+        return len(tail) == count and tail[0] > bad and known and not any(map(self.is_beyond, tail))
+
+    def extend(self) -> None:
+        """Find ``first`` after an arrival."""
+        places, kinds = self.places, self.kinds_of
+        newest = places[-1]
+        is_next = len(places) > 1 and places[-2] == self._last and kinds[newest] == kinds[self._last]
+        self._last = newest
+        if is_next and self.is_beyond(newest):
+            return
+        self.first = len(places)
+        while (
+            self.first > 0 and kinds[places[self.first - 1]] == kinds[newest] and self.is_beyond(places[self.first - 1])
+        ):
+            self.first -= 1
+
+
+def _beyond_accepted(course: _Course, steps: Sequence[_Found]) -> list[_Found]:
+    """The losses against the accepted result that ``steps`` do not explain: slides, and steps at one commit."""
+    if course.known is None:
+        return []
+    arrived = _Beyond(course)
+    if not arrived.is_ever:
+        return []
+    found: list[_Found] = []
+    for number in arrived.each():
+        arrived.extend()
+        one = found[-1] if found and found[-1].ended is None else None
+        if one is not None and arrived.is_reached(course.confirm, one.bad):
+            run = course.series.points[arrived.newest(course.confirm)[0]].run
+            why = f"what was accepted is reached again since run {run}"
+            one.ended, one.alert = number, replace(one.alert, state=State.FIXED, why=why)
+        elif one is None and len(arrived.places) - arrived.first >= course.confirm:
+            one = _unexplained(course, arrived, steps, number)
+            found += [] if one is None else [one]
+    return _without_explained(course, found, steps)
+
+
+def _unexplained(course: _Course, arrived: _Beyond, steps: Sequence[_Found], number: int) -> _Found | None:
+    """The alert on the points at the end, which are all beyond what was accepted; None: they have one."""
+    if any(one.alert.kind is Kind.SLIDE and one.is_open(number) for one in steps):
         return None
-    least = least_step(series.points[-1].out_of) - 1e-9
-    beyond = len(series.points)
-    while beyond > 0 and series.worsening(accepted, series.points[beyond - 1].value) >= least:
-        beyond -= 1
-    if len(series.points) - beyond < confirm:
+    series, places, first = course.series, arrived.places, arrived.first
+    bad, kind = places[first], arrived.kinds[places[first]]
+    accepted, least = course.accepted_at(bad), course.least_at(bad) - _EPSILON
+    assert accepted is not None
+    recent = statistics.median(arrived.values[place] for place in places[-course.confirm :])
+    loss = series.worsening(accepted, recent)
+    lost = loss - sum(share for _, share in _explaining(course, steps, (accepted, loss, kind), number))
+    if lost < least:
         return None
-    loss = series.worsening(accepted, course.recent)
-    explained = sum(series.worsening(step.before, step.after) for step in _explaining(series, steps, loss))
-    if loss - explained < least:
-        return None
-    return course.alert(Kind.SLIDE, beyond - 1, beyond, accepted, course.recent)
+    just_before = [place for place in places[max(first - course.confirm, 0) : first] if arrived.kinds[place] == kind]
+    good = just_before[-1] if just_before else -1
+    after = statistics.median_low(arrived.values[place] for place in places[first:])
+    if just_before:
+        before = statistics.median_low(arrived.values[place] for place in just_before)
+        jump = min(series.worsening(arrived.values[good], arrived.values[bad]), series.worsening(before, after))
+        if jump >= max(least, _ONE_COMMIT * lost):
+            alert = course.alert(Kind.STEP, good, bad, before, after)
+            return _Found(alert, good, bad, before, after, seen=number, is_quiet=True)
+    after = accepted + lost if series.lower_is_better else accepted - lost
+    alert = course.alert(Kind.SLIDE, good, bad, accepted, after)
+    return _Found(alert, good, bad, accepted, after, seen=number, is_quiet=True)
 
 
-def _explaining(series: Series, steps: Sequence[Alert], loss: float) -> list[Alert]:
-    """The steps that are not part of a slide of this ``loss``: large ones, and those with an annotation."""
-    return [
-        step
-        for step in steps
-        if step.state is not State.FIXED
-        and (step.state in _RULED or series.worsening(step.before, step.after) >= _SMALL_STEP * loss)
-    ]
+def _without_explained(course: _Course, found: Sequence[_Found], steps: Sequence[_Found]) -> list[_Found]:
+    """``found`` without the slides that turned out to be one of ``steps``; the others with their loss as it is now."""
+    series, kept = course.series, []
+    for one in found:
+        loss = series.worsening(one.before, one.after)
+        if one.alert.kind is Kind.STEP:
+            near = {change.start: 0 if change.is_quiet else course.confirm for change in series.changes}
+            stop = min((start for start in near if start > one.bad + near[start]), default=len(series.points))
+            one.alert = replace(one.alert, after=statistics.median_low(series.points.runs_between(one.bad, stop)))
+            kept.append(one)
+            continue
+        if any(
+            step.seen >= one.seen
+            and one.good < step.good + 1 <= one.bad + course.confirm
+            and series.worsening(step.before, step.after) >= _ONE_COMMIT * loss
+            and series.worsening(one.before, step.before) < course.least_at(one.bad) - _EPSILON
+            for step in steps
+            if one.is_open(step.seen) and step.alert.kind is Kind.STEP
+        ):
+            continue
+        if one.ended is None:
+            accepted, kind = one.before, series.points.kinds[one.bad][1]
+            whole = series.worsening(accepted, _recent(course))
+            lost = whole - sum(share for _, share in _explaining(course, steps, (accepted, whole, kind)))
+            if lost >= course.least_at(one.bad) - _EPSILON:
+                after = accepted + lost if series.lower_is_better else accepted - lost
+                one.alert = replace(one.alert, after=after)
+        kept.append(one)
+    return kept
+
+
+_NOW = (1 << 62) - 1
+"""Later than any arrival."""
+
+
+def _recent(course: _Course) -> float:
+    """The median of the last points."""
+    return statistics.median(course.series.points.values[-course.confirm :])
+
+
+def _explaining(
+    course: _Course, steps: Iterable[_Found], loss_of: tuple[float, float, str], number: int = _NOW
+) -> list[tuple[_Found, float]]:
+    """(step, its share of a loss) of those that are not part of a slide at arrival ``number``.
+
+    Those are large ones, and those with an annotation. What a step lost above the accepted result is no loss to that.
+
+    Args:
+        loss_of: (accepted, how much worse than that it is, the samples).
+    """
+    accepted, loss, kind = loss_of
+    series, found = course.series, []
+    for step in steps:
+        is_fixed = step.alert.state is State.FIXED and step.ended is not None and step.ended <= number
+        if step.alert.kind is Kind.SLIDE or step.seen > number or is_fixed:
+            continue
+        if series.points.kinds[step.bad][1] != kind:
+            continue
+        begin = step.before if series.worsening(accepted, step.before) > 0 else accepted
+        share = max(series.worsening(begin, step.after), 0.0)
+        if step.alert.state in _RULED or share >= _SMALL_STEP * loss:
+            found.append((step, share))
+    return found
 
 
 def _ruled(alert: Alert, annotations: Sequence[Annotation], related: Collection[str]) -> Alert:
@@ -349,26 +650,21 @@ def _ruled(alert: Alert, annotations: Sequence[Annotation], related: Collection[
 
 
 def _ruled_slide(
-    alert: Alert,
-    course: _AcceptedSeries,
-    steps: Sequence[Alert],
-    annotations: Sequence[Annotation],
-    related: Collection[str],
+    found: _Found, course: _Course, steps: Sequence[_Found], annotations: Sequence[Annotation], related: Collection[str]
 ) -> Alert:
-    """``alert`` in the state of the annotation of a commit on the slide, unless it got worse since then.
+    """The slide ``found`` in the state of the annotation of a commit on it, unless it got worse since then.
 
     A later step with an alert of its own is not a part of the slide.
     """
-    series, points = course.series, course.series.points
-    least = least_step(points[-1].out_of) - 1e-9
-    places = {point.run: place for place, point in enumerate(points)}
-    explaining = _explaining(series, steps, series.worsening(alert.before, alert.after))
+    alert, points, worse = found.alert, course.series.points, course.series.worsening
+    least = course.least_at(len(points) - 1) - _EPSILON
+    recent, kind = _recent(course), points.kinds[found.bad][1]
+    explaining = _explaining(course, steps, (alert.before, worse(alert.before, recent), kind))
     for note in reversed(annotations):
         place = course.point_of(note.commit, alert, related)
         if place is not None:
-            later = [step for step in explaining if places[step.run] > place]
-            explained = sum(series.worsening(step.before, step.after) for step in later)
-            if series.worsening(points[place].value, alert.after) - explained < least:
+            explained = sum(share for step, share in explaining if step.bad > place)
+            if alert.state in _ENDED or worse(points.values[place], recent) - explained < least:
                 return _with_ruling(alert, note)
             since = f"{note.state.value} at {note.commit} by {note.author}, and worse since then"
             return replace(alert, why=since, annotation=note.commit)
@@ -376,11 +672,13 @@ def _ruled_slide(
 
 
 def _with_ruling(alert: Alert, note: Annotation) -> Alert:
-    """``alert`` as ``note`` decides; an alert that is said to be fixed and is not, stays new."""
+    """``alert`` as ``note`` decides; one that ended stays so, and one that is said to be fixed and is not stays new."""
     if note.state is Ruling.FIXED and alert.state is not State.FIXED:
         why = f"said to be fixed by {note.author}, but the level has not returned"
         return replace(alert, why=why, annotation=note.commit)
     why = f"{note.reason} ({note.author})"
+    if alert.state in _ENDED:
+        return replace(alert, why=f"{alert.why}; {why}", annotation=note.commit)
     return replace(alert, state=State(note.state.value), why=why, annotation=note.commit)
 
 

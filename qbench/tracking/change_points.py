@@ -1,7 +1,10 @@
 """Where a series changes its level."""
 
+import bisect
+import itertools
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +15,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """Values ``start`` … ``stop`` − 1 lie around ``mean``, short excursions apart; one may lie between two levels.
+    """Values ``start`` … ``stop`` − 1 lie around ``value``, short excursions apart; one may lie between two levels.
 
-    ``provisional``: the last, and not yet ``confirm`` long.
+    ``value``: their mean; of a trend, the median of the runs. ``provisional``: the last, and not yet confirmed.
     """
 
     start: int
     stop: int
-    mean: float
+    value: float
     provisional: bool = False
 
 
@@ -56,7 +59,7 @@ def find_levels(values: Sequence[float], *, min_effect: float, confirm: int) -> 
         Level(
             start=int(present[start]),
             stop=int(present[start + int(np.nonzero(~np.isnan(usual[start:stop]))[0][-1])]) + 1,
-            mean=_mean_between(usual, start, stop),
+            value=_mean_between(usual, start, stop),
             provisional=start > 0 and stop == len(known) and stop - start < confirm,
         )
         for start, stop in zip(starts, stops, strict=True)
@@ -200,3 +203,243 @@ def _mean_between(values: Floats, start: int, stop: int) -> float:
     """The mean of ``values[start:stop]`` without excursions, which are NaN."""
     part = values[start:stop]
     return float(part[~np.isnan(part)].mean())
+
+
+# What was confirmed stays confirmed: a series is replayed as it grew.
+#
+# The levels of a whole series are cut anew with every value, so that a step of yesterday can be gone today. A trend is
+# therefore replayed in the order in which its runs began. After each arrival only the level that it belongs to is
+# looked at; what that look confirms is kept, and the next level begins there. Later values never take a change back.
+#
+#     looked at  where the last ``confirm`` values lie on one side of the level, half the least step and its spread away
+#     confirmed  without noise: each of k ≥ confirm values is a least step away from the median of the level, and
+#                p ** k · n ≤ 0.02, where p = (outliers + 1) / (n + 2) of the n values of the level
+#                else: where ``find_levels`` of the last 120 values confirms it
+#     gradual    neighbours differ by less than half of it, or a straight line through both levels leaves less than the
+#                two levels do: it has no place of its own, and is a slide
+
+_WINDOW = 120
+"""How many of the newest values of a level are looked at."""
+
+_SHORT = 16
+"""Values of a level under which its middle says little of it."""
+
+_BY_CHANCE = 0.02
+"""How probable it may be that values of a quiet level are all outliers."""
+
+_MAD = 1.4826
+"""Standard deviation of Gaussian noise over its median absolute deviation."""
+
+_CLEAR = 5
+"""How many standard deviations of noise a quiet step is at least."""
+
+_SHARP = 2 / 3
+"""The share of a step that the values just before it do not explain."""
+
+_STAIR = 3 / 4
+"""The share of the least step under which what lies between neighbours is one of many small steps."""
+
+_RECENT = 3
+"""How many values are just before a step."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Change:
+    """A new level that was confirmed.
+
+    Args:
+        before, start: the places of the last value of the old level and of the first one of the new level.
+        rises: whether the new level is the higher one.
+        seen: the number of the arrival with which it was confirmed, from 0.
+        is_quiet: whether it is far larger than the noise. is_gradual: whether it came about by no one step.
+    """
+
+    before: int
+    start: int
+    rises: bool
+    seen: int
+    is_quiet: bool = False
+    is_gradual: bool = False
+
+
+class Growth:
+    """A series as it grew: what had arrived, and what was confirmed, after each arrival.
+
+    Args:
+        kinds: of each place of the whole series, what it was measured on; no level reaches over another kind.
+        least: of each place, the least step that matters.
+        confirm: how many values make a level.
+    """
+
+    def __init__(self, kinds: Sequence[object], least: Sequence[float], confirm: int) -> None:
+        self.places: list[int] = []
+        self.values: dict[int, float] = {}
+        self.changes: list[Change] = []
+        self.count = 0
+        self._kinds, self._least, self._confirm = kinds, least, confirm
+        self._segment = 0
+        self._looked, self._center, self._apart = 0, 0.0, 0.0
+
+    def arrive(self, place: int, value: float) -> None:
+        """Take the next value: of a new place, or another one of a known place."""
+        self.count += 1
+        if self.values.get(place) == value:
+            return
+        is_new = place not in self.values
+        self.values[place] = value
+        if not self.places or place > self.places[-1]:
+            if self.places and self._kinds[place] != self._kinds[self.places[-1]]:
+                self._segment, self._looked = len(self.places), 0
+            self.places.append(place)
+            if self._is_moving():
+                self._look(self._segment, len(self.places))
+            return
+        if is_new:
+            bisect.insort(self.places, place)
+            self._narrow(place, value)
+        self._look(*self._level_of(place))
+        self._segment, self._looked = self._level_of(self.places[-1])[0], 0
+
+    def provisional(self) -> tuple[int, int, bool] | None:
+        """(last place before, first place, rises) of a new level at the end that is not confirmed yet."""
+        start, stop = self._level_of(self.places[-1])
+        places = self.places[max(start, stop - _WINDOW) : stop]
+        values = [self.values[place] for place in places]
+        least = self._least[places[-1]]
+        found = _quiet_step(values, least, 1, 1.0)
+        if found is not None:
+            before, first, rises = found
+            return (places[before], places[first], rises) if len(values) - first < self._confirm else None
+        levels = find_levels(values, min_effect=least, confirm=self._confirm)
+        if len(levels) < 2 or not levels[-1].provisional:
+            return None
+        return places[levels[-2].stop - 1], places[levels[-1].start], levels[-1].value > levels[-2].value
+
+    def _is_moving(self) -> bool:
+        """Whether the last values are all on one side of the level, so that a look at them is worth its time."""
+        size = len(self.places) - self._segment
+        if size <= self._confirm:
+            return False
+        tail = [self.values[place] for place in self.places[-self._confirm :]]
+        if size < _SHORT:
+            known = [self.values[place] for place in self.places[self._segment : -self._confirm]]
+            least = self._least[self.places[-1]] - _TINY
+            return max(known) - max(tail) >= least or min(tail) - min(known) >= least
+        if size > 1.5 * self._looked:  # the middle of a long level hardly moves
+            self._looked = size
+            known = [self.values[place] for place in self.places[self._segment : -self._confirm][-_WINDOW:]]
+            self._center = statistics.median(known)
+            spread = _MAD * statistics.median(abs(value - self._center) for value in known)
+            self._apart = max(self._least[self.places[-1]] / 2 - _TINY, spread)
+        return min(tail) - self._center >= self._apart or max(tail) - self._center <= -self._apart
+
+    def _look(self, start: int, stop: int) -> None:
+        """Confirm what is to be confirmed in the level at positions ``start`` … ``stop`` − 1."""
+        places = self.places[max(start, stop - _WINDOW) : stop]
+        values = [self.values[place] for place in places]
+        least, seen = self._least[places[-1]], self.count - 1
+        quiet = _quiet_step(values, least, self._confirm, _BY_CHANCE)
+        found = [(*quiet, False)] if quiet else list(_confirmed_steps(values, least, self._confirm))
+        for before, first, rises, is_gradual in found:
+            change = Change(
+                before=places[before],
+                start=places[first],
+                rises=rises,
+                seen=seen,
+                is_quiet=quiet is not None,
+                is_gradual=is_gradual,
+            )
+            bisect.insort(self.changes, change, key=lambda one: one.start)
+            if stop == len(self.places):
+                self._segment, self._looked = bisect.bisect_left(self.places, change.start), 0
+
+    def _level_of(self, place: int) -> tuple[int, int]:
+        """The positions (start, stop) of the level that ``place`` is in."""
+        position, kind = bisect.bisect_left(self.places, place), self._kinds[place]
+        starts = {change.start for change in self.changes}
+        start = stop = position
+        while start > 0 and self.places[start] not in starts and self._kinds[self.places[start - 1]] == kind:
+            start -= 1
+        stop += 1
+        while stop < len(self.places) and self.places[stop] not in starts and self._kinds[self.places[stop]] == kind:
+            stop += 1
+        return start, stop
+
+    def _narrow(self, place: int, value: float) -> None:
+        """Put a late value between the two places of a change on the side that it is nearer to."""
+        for change in self.changes:
+            if change.before < place < change.start and self._kinds[place] == self._kinds[change.start]:
+                old, new = self.values[change.before], self.values[change.start]
+                if abs(value - new) < abs(value - old):
+                    change.start = place
+                else:
+                    change.before = place
+
+
+def grown(arrivals: Iterable[tuple[int, float]], growth: Growth) -> Iterator[Growth]:
+    """``growth`` after each of ``arrivals`` (place, value)."""
+    for place, value in arrivals:
+        growth.arrive(place, value)
+        yield growth
+
+
+def _quiet_step(values: Sequence[float], least: float, confirm: int, by_chance: float) -> tuple[int, int, bool] | None:
+    """(last before, first, rises) of a step at the end that noise does not hide; None: there is none."""
+    for size in range(confirm, min(len(values), 6 * confirm + 6)):
+        level, tail = values[:-size], values[-size:]
+        center = statistics.median(level)
+        sign = 1 if tail[-1] > center else -1
+        if any(sign * (value - center) < least - _TINY for value in tail):
+            continue
+        if sign * (level[-1] - center) >= least - _TINY:  # it began earlier
+            continue
+        new = statistics.median(tail)
+        first = next((place for place, value in enumerate(tail) if abs(value - new) < least), size)
+        gap, recent = abs(new - center), statistics.median(level[-_RECENT:])
+        noise = [*itertools.starmap(_apart, itertools.pairwise(level)), *(abs(value - new) for value in tail[first:])]
+        outliers = sum(abs(value - center) >= max(least - _TINY, gap / 2) for value in level)
+        chance = ((outliers + 1) / (len(level) + 2)) ** size * len(level)
+        apart = [abs(value - new) > gap / 2 for value in tail[first:]]
+        if len(apart) < confirm or any(apart[-confirm:]) or sum(apart) > len(apart) / 4:
+            continue
+        before = next((at for at in reversed(range(len(level))) if abs(level[at] - center) < least), len(level) - 1)
+        if sign * (new - recent) < max(least - _TINY, _SHARP * gap - _TINY):  # stairs lead there
+            return None
+        if sign * (tail[first] - level[before]) < max(least - _TINY, _SHARP * gap - _TINY):
+            return None
+        if gap < _CLEAR * _MAD * statistics.median(noise) or chance > by_chance:
+            return None
+        return before, len(level) + first, sign > 0
+    return None
+
+
+def _apart(one: float, other: float) -> float:
+    return abs(one - other)
+
+
+def _confirmed_steps(values: Sequence[float], least: float, confirm: int) -> Iterator[tuple[int, int, bool, bool]]:
+    """(last before, first, rises, is gradual) of each confirmed level but the first.
+
+    What is shorter is on the way to the next.
+    """
+    levels = find_levels(values, min_effect=least, confirm=confirm)
+    starts = [*(level.start for level in levels), len(values)]
+    held = [one for place, one in enumerate(levels) if place == 0 or starts[place + 1] - one.start >= confirm]
+    for before, after in itertools.pairwise(held):
+        if abs(after.value - before.value) >= least - _TINY:
+            stop = starts[levels.index(after) + 1]
+            around = np.asarray(values[before.start : stop])
+            jump = statistics.median(values[after.start : stop][:_RECENT])
+            jump -= statistics.median(values[before.start : before.stop][-_RECENT:])
+            is_small = abs(jump) < max(_STAIR * least, abs(after.value - before.value) / 2) - _TINY
+            is_gradual = is_small or _is_gradual(around, after.start - before.start)
+            yield before.stop - 1, after.start, after.value > before.value, is_gradual
+
+
+def _is_gradual(values: Floats, step: int) -> bool:
+    """Whether a straight line through ``values`` leaves less than the two levels before and behind ``step``."""
+    levels = sum(float(((part - part.mean()) ** 2).sum()) for part in (values[:step], values[step:]))
+    places = np.arange(len(values)) - (len(values) - 1) / 2
+    around = values - values.mean()
+    line = float((around**2).sum()) - float((places * around).sum()) ** 2 / float((places**2).sum())
+    return line < levels - _TINY

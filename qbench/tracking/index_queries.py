@@ -210,10 +210,11 @@ def wanted_trends(
     started = started_runs(connection, now)
     keys, runs = tuple(started), tuple(started.values())
     groups = shard_groups([run.header for run in runs])
-    night_of = {run.id: group for run, group in zip(joined_shards(runs), groups, strict=True)}
-    found = SeriesBuilder()
+    joined = joined_shards(runs)
+    night_of = {run.id: group for run, group in zip(joined, groups, strict=True)}
+    found = SeriesBuilder([run.id for run in joined])
     nights: dict[int, int] = {}
-    for run in in_commit_order(joined_shards(runs), commits):
+    for run in in_commit_order(joined, commits):
         place = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
         nights |= {keys[shard]: place for shard in night_of[run.id]}
     contexts = contexts_of(connection)

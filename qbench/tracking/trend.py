@@ -4,13 +4,13 @@ import itertools
 import operator
 import statistics
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import overload
 
 from qbench.judging import Cell, EnvironmentClass, inherited
 from qbench.tracking.baseline import Baseline
-from qbench.tracking.change_points import Level, find_levels
+from qbench.tracking.change_points import Change, Growth, Level
 from qbench.tracking.record import AXES, MetricRecord, Run
 from qbench.tracking.shards import in_commit_order, joined_shards, measured_commit
 
@@ -46,8 +46,8 @@ class Point:
     runs: int = 1
 
 
-Night = tuple[str, str, str]
-"""Run, its start, the commit that it measured."""
+Night = tuple[str, str, str, int]
+"""Run, its start, the commit that it measured, its place in the order in which runs began."""
 
 
 class Points(Sequence[Point]):
@@ -57,11 +57,12 @@ class Points(Sequence[Point]):
     commit) and ``kinds`` (out_of, data), which many series share, are found.
     """
 
-    __slots__ = ("_counts", "_kind_of", "_kinds", "_night_of", "_nights", "values")
+    __slots__ = ("_counts", "_kind_of", "_kinds", "_night_of", "_nights", "_source", "values")
 
     def __init__(self, nights: Sequence[Night], kinds: Sequence[tuple[int, str]]) -> None:
         self._nights, self._kinds = nights, kinds
         self._night_of, self._kind_of, self._counts = array("l"), array("l"), array("l")
+        self._source = self
         self.values = array("d")
 
     def add(self, night: int, kind: int, value: float, *, runs: int = 1) -> None:
@@ -82,13 +83,37 @@ class Points(Sequence[Point]):
             same = [place for place, _ in group]
             first, value = same[0], statistics.median(self.values[place] for place in same)
             merged.add(self._night_of[first], self._kind_of[first], value, runs=len(same))
+        merged._source = self
         return merged
 
-    def cut(self, confirm: int) -> tuple[tuple[int, ...], tuple[Level, ...]]:
-        """``cut_levels`` of them."""
-        kinds = [self._kinds[kind] for kind in self._kind_of]
-        data, out_of = [label for _, label in kinds], [count for count, _ in kinds]
-        return cut_levels(self.values.tolist(), data=data, out_of=out_of, confirm=confirm)
+    @property
+    def kinds(self) -> list[tuple[int, str]]:
+        """(out_of, data) of each."""
+        return [self._kinds[kind] for kind in self._kind_of]
+
+    def order(self) -> list[int]:
+        """The place of the night of each in the order in which the runs began."""
+        return [self._nights[night][3] for night in self._night_of]
+
+    def arrivals(self) -> Iterator[tuple[int, float]]:
+        """(place, its value from then on) of each run, in the order in which the runs began."""
+        source, order = self._source, self._source.order()
+        if source is self and not any(map(operator.gt, order, order[1:])):
+            yield from enumerate(self.values)
+            return
+        places = [place for place, count in enumerate(self._counts) for _ in range(count)]
+        known: dict[int, list[float]] = {}
+        for run in sorted(range(len(order)), key=order.__getitem__):
+            found = known.setdefault(places[run], [])
+            found.append(source.values[run])
+            yield places[run], statistics.median(found)
+
+    def runs_between(self, start: int, stop: int) -> Sequence[float]:
+        """The values of the runs of the points ``start`` … ``stop`` − 1."""
+        if self._source is self:
+            return self.values[start:stop]
+        first = sum(self._counts[:start])
+        return self._source.values[first : first + sum(self._counts[start:stop])]
 
     def __len__(self) -> int:
         return len(self.values)
@@ -102,7 +127,7 @@ class Points(Sequence[Point]):
     def __getitem__(self, place: int | slice) -> Point | tuple[Point, ...]:
         if isinstance(place, slice):
             return tuple(self[one] for one in range(*place.indices(len(self))))
-        run, started, commit = self._nights[self._night_of[place]]
+        run, started, commit, _ = self._nights[self._night_of[place]]
         out_of, data = self._kinds[self._kind_of[place]]
         value, runs = self.values[place], self._counts[place]
         return Point(run=run, started=started, commit=commit, value=value, out_of=out_of, data=data, runs=runs)
@@ -120,18 +145,21 @@ class Series:
     Args:
         lower_is_better: of an error rate. unit: of the values; ``"%"`` ones are shares.
         is_distance: from fp32, such as SQNR: it shows that something changed, but is not a loss that raises an alert.
-        breaks: indices of points from which on the samples are others. levels: over all points, in order.
+        breaks: indices of points from which on the samples are others. levels: over all points, in order; the value
+            of one is the median of the runs that it covers.
+        changes: what was confirmed, by the replay of the runs in the order in which they began.
     """
 
     cell: Cell
     metric: str
     environment_class: str
-    points: Sequence[Point]
+    points: Points
     lower_is_better: bool = False
     unit: str = "%"
     is_distance: bool = False
     breaks: tuple[int, ...] = ()
     levels: tuple[Level, ...] = ()
+    changes: tuple[Change, ...] = ()
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -151,12 +179,17 @@ def trend_series(runs: Iterable[Run], *, commits: Sequence[str] = (), confirm: i
         commits: the main line of the project under test, whole hashes, the earliest first; empty: nothing moves.
         confirm: points that make a level.
     """
-    return ordered_trends(in_commit_order(joined_shards(tuple(runs)), commits), confirm=confirm)
+    nights = joined_shards(tuple(runs))
+    return ordered_trends(in_commit_order(nights, commits), [run.id for run in nights], confirm=confirm)
 
 
-def ordered_trends(runs: Iterable[Run], *, confirm: int = CONFIRM) -> tuple[Series, ...]:
-    """``trend_series`` of runs that are in the order of the trend already, shards joined; only one is in memory."""
-    found = SeriesBuilder()
+def ordered_trends(runs: Iterable[Run], began: Sequence[str] = (), *, confirm: int = CONFIRM) -> tuple[Series, ...]:
+    """``trend_series`` of runs that are in the order of the trend already, shards joined; only one is in memory.
+
+    Args:
+        began: the ids of the runs in the order in which they began; empty: the given one.
+    """
+    found = SeriesBuilder(began)
     last: dict[tuple[Cell, str], tuple[object, object, list[tuple[Course, float, int]]]] = {}
     for run in runs:
         night = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
@@ -188,9 +221,10 @@ class Course:
 
 
 class SeriesBuilder:
-    """Collects the points of every series, night by night."""
+    """Collects the points of every series, night by night; ``began``: the ids of runs in the order they began."""
 
-    def __init__(self) -> None:
+    def __init__(self, began: Sequence[str] = ()) -> None:
+        self._began = {run: place for place, run in enumerate(began)}
         self._found: dict[TrendKey, Course] = {}
         self._nights: list[Night] = []
         self._kinds: dict[tuple[int, str], int] = {}
@@ -198,7 +232,7 @@ class SeriesBuilder:
 
     def night(self, run: str, started: str, commit: str) -> int:
         """The position of a new night."""
-        self._nights.append((run, started, commit))
+        self._nights.append((run, started, commit, self._began.get(run, len(self._nights))))
         return len(self._nights) - 1
 
     def kind(self, out_of: int, data: str) -> int:
@@ -229,24 +263,44 @@ def data_of(metric: str, data: Mapping[str, str]) -> str:
 def cut_levels(
     values: Sequence[float], *, data: Sequence[str], out_of: Sequence[int], confirm: int = CONFIRM
 ) -> tuple[tuple[int, ...], tuple[Level, ...]]:
-    """(breaks, levels) of a series of shares; no level reaches over a break.
+    """(breaks, levels) of a series of shares, one run a point; no level reaches over a break.
 
     Args:
         values, data, out_of: of each point, in order: the share, the digest of its samples, its denominator.
         confirm: points that make a level.
     """
-    breaks = tuple(i for i in range(1, len(values)) if data[i] != data[i - 1])
-    levels: list[Level] = []
-    for start, stop in zip((0, *breaks), (*breaks, len(values)), strict=True):
-        stretch = values[start:stop]
-        if min(stretch, default=0.0) == max(stretch, default=0.0):  # most int8 series never move
-            levels += [Level(start=start, stop=stop, mean=stretch[0])] if stretch else []
-            continue
-        levels += [
-            replace(level, start=start + level.start, stop=start + level.stop)
-            for level in find_levels(stretch, min_effect=least_step(out_of[start]), confirm=confirm)
-        ]
-    return breaks, tuple(levels)
+    points = Points([("", "", "", 0)], list(zip(out_of, data, strict=True)))
+    for kind, value in enumerate(values):
+        points.add(0, kind, value)
+    breaks, levels, _ = _cut(points, confirm)
+    return breaks, levels
+
+
+def _cut(points: Points, confirm: int) -> tuple[tuple[int, ...], tuple[Level, ...], tuple[Change, ...]]:
+    """(breaks, levels, changes) of the points of a series."""
+    kinds = points.kinds
+    breaks = tuple(i for i in range(1, len(kinds)) if kinds[i][1] != kinds[i - 1][1])
+    stretches = itertools.pairwise((0, *breaks, len(points)))
+    spread = max(points.values, default=0.0) - min(points.values, default=0.0)
+    if not points.values or not spread:  # most int8 series never move
+        whole = ((start, stop) for start, stop in stretches if start < stop)
+        return breaks, tuple(Level(start=a, stop=b, value=points.values[a]) for a, b in whole), ()
+    growth = Growth([data for _, data in kinds], [least_step(count) for count, _ in kinds], confirm)
+    for place, value in points.arrivals():
+        growth.arrive(place, value)
+    possible = growth.provisional()
+    starts = {change.start: change.before for change in growth.changes if not change.is_gradual}
+    if possible is not None:
+        starts[possible[1]] = possible[0]
+    levels = []
+    for start, stop in stretches:
+        begins = [start, *sorted(one for one in starts if start < one < stop)]
+        for begin, after in itertools.zip_longest(begins, begins[1:]):
+            end = stop if after is None else max(begin + 1, min(starts[after] + 1, after))
+            value = statistics.median_low(points.runs_between(begin, end))
+            is_possible = possible is not None and begin == possible[1]
+            levels.append(Level(start=begin, stop=end, value=value, provisional=is_possible))
+    return breaks, tuple(levels), tuple(growth.changes)
 
 
 def steps_between(breaks: Sequence[int], levels: Sequence[Level]) -> tuple[tuple[Level, Level], ...]:
@@ -261,7 +315,7 @@ def least_step(out_of: int) -> float:
 
 def _series(cell: Cell, metric: str, environment_class: str, course: Course, confirm: int) -> Series:
     last, points = course.last, course.points.collapsed()
-    breaks, levels = points.cut(confirm)
+    breaks, levels, changes = _cut(points, confirm)
     return Series(
         cell=cell,
         metric=metric,
@@ -272,6 +326,7 @@ def _series(cell: Cell, metric: str, environment_class: str, course: Course, con
         is_distance=last.is_distance,
         breaks=breaks,
         levels=levels,
+        changes=changes,
     )
 
 

@@ -164,8 +164,8 @@ def test_a_chart_marks_the_step_the_change_of_machine_and_the_confidence(pages):
     chart = page[start : page.index("</svg>", start)]
     for mark in ("step worse", "switch", "environment", "now red", "margin", "confidence"):
         assert f'class="{mark}"' in chart
-    assert ">−1.18 commit " in chart
-    assert "Step of −1.18 pp at" in chart
+    assert ">−1.20 commit " in chart
+    assert "Step of −1.20 pp at" in chart
     flips = page[page.index('<svg class="flips"', start) :]
     assert flips.startswith('<svg class="flips" viewBox="0 0 280 30" role="img"><title>Losses and gains over 40 runs')
 

@@ -77,7 +77,7 @@ def test_a_step_names_what_is_new_at_its_run(report):
 
 
 def test_a_cause_that_is_not_known_is_not_named():
-    runs = [make_run([exchanged(i, 994 if i < 6 else 980, 995, {"model": "a"} if i < 6 else {})], 0) for i in range(12)]
+    runs = [make_run([exchanged(i, 994 if i < 6 else 980, 995, {"model": "a"} if i < 6 else {})], i) for i in range(12)]
     runs = [replace(run, header=run.header | {"commit": None}) for run in runs]
     (step,) = build_report(runs).trends[KEY][0].steps
     assert step.causes == ()

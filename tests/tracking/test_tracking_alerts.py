@@ -94,10 +94,10 @@ def test_two_good_nights_are_no_return():
     assert alert.is_new
 
 
-def test_a_new_level_that_was_accepted_is_expected():
+def test_a_new_level_that_was_accepted_ends_the_alert():
     runs = nights([760] * 10 + [740] * 5)
     (alert,) = alerts(runs, known=accepted(740))
-    assert alert.state is State.EXPECTED
+    assert alert.state is State.ACCEPTED
     (step,) = alerts(runs, known=accepted(740, data="others"))
     assert step.is_new
 

@@ -70,7 +70,7 @@ def test_a_spike_is_not_a_level(width, place):
 def test_what_did_not_last_in_front_is_no_level(width):
     values = [0.70] * width + [0.76] * 30 + [0.74] * 10
     assert found(values) == [width + 30]
-    assert find_levels(values, min_effect=0.002, confirm=3)[0].mean == pytest.approx(0.76)
+    assert find_levels(values, min_effect=0.002, confirm=3)[0].value == pytest.approx(0.76)
     assert found(values, confirm=1) == [width, width + 30]
 
 
@@ -88,12 +88,12 @@ def test_a_short_fault_does_not_hide_the_step_behind_it(out_of, fault):
     values = [0.995] * 12 + [fault] * 2 + [0.985] * 8
     _, levels = cut_levels(values, data=["a"] * 22, out_of=[out_of] * 22)
     assert [(level.start, level.provisional) for level in levels] == [(0, False), (14, False)]
-    assert [level.mean for level in levels] == pytest.approx([0.995, 0.985])
+    assert [level.value for level in levels] == pytest.approx([0.995, 0.985])
 
 
 def test_a_spike_does_not_bend_the_level_around_it():
     (level,) = find_levels([0.76] * 12 + [0.5] * 2 + [0.76] * 8, min_effect=0.002, confirm=3)
-    assert level.mean == pytest.approx(0.76)
+    assert level.value == pytest.approx(0.76)
 
 
 def test_a_large_step_does_not_hide_a_small_one():
@@ -116,8 +116,8 @@ def test_a_level_that_only_begins_is_provisional(length):
 
 def test_levels_have_their_means_and_ends():
     assert find_levels([1.0, 1.0, 1.0, 3.0, 3.0, 3.0], min_effect=0.5, confirm=2) == (
-        Level(start=0, stop=3, mean=1.0),
-        Level(start=3, stop=6, mean=3.0),
+        Level(start=0, stop=3, value=1.0),
+        Level(start=3, stop=6, value=3.0),
     )
 
 
@@ -163,7 +163,7 @@ def test_positions_are_sorted_places_of_measured_values(values, min_effect, conf
     assert all(0 < p < len(values) and not math.isnan(values[p]) for p in positions)
     for before, after in itertools.pairwise(levels):
         assert before.stop <= after.start
-        assert abs(before.mean - after.mean) >= min_effect - 1e-9
+        assert abs(before.value - after.value) >= min_effect - 1e-9
 
 
 @pytest.mark.parametrize(

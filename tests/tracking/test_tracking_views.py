@@ -151,7 +151,7 @@ def test_a_step_is_marked_at_its_run():
     (series,) = series_of([run(line(measured() if n < 6 else CHANGED), number=n) for n in range(12)])
     assert series.steps == (6,)
     assert series.points[6].commit == f"{6:040x}"
-    assert [level.mean for level in series.levels] == pytest.approx([0.758, 0.750])
+    assert [level.value for level in series.levels] == pytest.approx([0.758, 0.750])
 
 
 def test_machines_that_take_turns_are_two_flat_series():
