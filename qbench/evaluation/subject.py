@@ -19,6 +19,7 @@ from qbench.subjects import (
     dataset_from_text,
     forced_likelihoods,
     read_network,
+    require_feeds,
 )
 
 if TYPE_CHECKING:
@@ -188,6 +189,8 @@ def _calibration(text: str, network: ZooModel, scored: Preprocess | None) -> Dat
             expected="one preprocessing for both",
             remedy="Leave the settings out here: those of the scored data are used for both.",
         )
+    if dataset.kind == "array":
+        require_feeds(network, dataset)
     return dataset
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qbench.subjects.model_files import only_graph as only_graph
     from qbench.subjects.model_files import read_graph as read_graph
     from qbench.subjects.model_files import read_network as read_network
+    from qbench.subjects.model_files import require_feeds as require_feeds
     from qbench.subjects.operator_graphs import GraphBuilder as GraphBuilder
     from qbench.subjects.operator_graphs import bias_levels as bias_levels
     from qbench.subjects.operator_graphs import constant_array as constant_array

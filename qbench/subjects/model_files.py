@@ -174,6 +174,17 @@ def _fitted(model: ir.Model, preprocess: Any, data: Dataset | None) -> Preproces
     return preprocess  # type: ignore[no-any-return]
 
 
+def require_feeds(network: ZooModel, data: Dataset) -> None:
+    """Check that the first sample of ``data`` fits the graph of a network whose task feeds it samples as they are.
+
+    Raises:
+        InputError: it has other names, shapes or types.
+    """
+    task = getattr(network.task, "__wrapped__", network.task)
+    if len(network.graphs) == 1 and isinstance(task, Classification | WholeOutput):
+        _fitted(only_graph(network), network.preprocess, data)
+
+
 def _first_feeds(preprocess: Any, data: Dataset) -> dict[str, Array]:  # noqa: ANN401
     """What a batch of one sample feeds; nothing where only the task knows that."""
     if isinstance(preprocess, ReadyArray) and data.kind == "array":

@@ -530,12 +530,13 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
 
 
 def _refuse_name(text: str, path: Path, names: Sequence[str]) -> NoReturn:
-    is_file, close = path.is_file(), nearest(text, names)
+    is_path, close = path.is_file() or len(path.parts) > 1, nearest(text, names)
+    forms = "a folder, an .npz or a .jsonl file"
     raise InputError(
         f"Looking for the data '{text}'",
-        found=f"a file that ends in '{path.suffix}'" if is_file else "no folder, no file and no data set of that name",
-        expected=f"a folder, an .npz or a .jsonl file, or one of: {', '.join(names)}",
-        remedy=f"Did you mean '{close}'?" if close and not is_file else "Check the path, or choose one of these.",
+        found=f"a file that ends in '{path.suffix}'" if path.is_file() else "no data set, no folder and no file there",
+        expected=forms if is_path else f"{forms}, or one of: {', '.join(names)}",
+        remedy="Check the path." if is_path else f"Did you mean '{close}'?" if close else "Choose one of these.",
     )
 
 

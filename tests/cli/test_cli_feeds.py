@@ -273,6 +273,13 @@ def test_a_model_that_came_quantized_is_called_so_and_is_not_quantized_again(two
     assert not Path("again.onnx").exists()
 
 
+def test_calibration_samples_that_do_not_fit_are_named_before_anything_runs(two_inputs, qbench):
+    np.savez("other.npz", image=np.zeros((4, 8)))
+    code, out, err = qbench("eval", "two.onnx", "--data", "val.npz", *AXES, "other.npz")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "Feeding 'other.npz' to the model: found the arrays image; expected one for each input" in err
+
+
 def test_an_output_that_the_graph_lacks_is_named(maps, qbench):
     code, _, err = qbench("eval", "maps.onnx", "--data", "val.npz", "--output", "scores")
     assert code == 2
