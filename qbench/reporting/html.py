@@ -14,7 +14,7 @@ from qbench.reporting.findings_view import Found, decibels, found_text, node_of
 from qbench.reporting.node_chart import heat_map, nodes_svg
 from qbench.reporting.places import TABS, Places, anchor_of, commit_address, link
 from qbench.reporting.report import Report, alert_rows
-from qbench.reporting.run_comparison import Comparison
+from qbench.reporting.run_comparison import Comparison, run_choice
 from qbench.reporting.terminal import class_sentence, next_steps
 from qbench.reporting.trends import StepGroup, Trend, is_eventful, places_of
 from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView
@@ -27,15 +27,18 @@ if TYPE_CHECKING:
 
 # Trimming a page: rules of its style sheet that match nothing in it are removed, and space without meaning.
 #
-# A rule stays when one of its selectors names only classes, ids and elements that the page has. Every word of a script
-# counts as such a name, since scripts add elements. Names inside ``:not()`` or ``:nth-child()`` are not required.
+# A rule stays when one of its selectors names only classes, ids and elements that the page has. Every word in a string
+# of a script counts as such a name, since scripts add elements, but not those by which it looks for elements. Names
+# inside ``:not()`` or ``:nth-child()`` are not required.
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+_LOOKED_FOR = re.compile(r"\.(?:querySelector(?:All)?|closest)\((?:\"[^\"]*\"|`[^`]*`)\)")
+_DATA = re.compile(r"^const choice = .*$", re.MULTILINE)
 _TAG = re.compile(r"<([a-z][a-z0-9]*)([^>]*)>")
 _NAMES = re.compile(r'\b(?:class|id)="([^"]*)"')
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_COMMA = re.compile(r",(?![^(\[]*[)\]])")
+_STRING = re.compile(r"\"[^\"\n]*\"|`[^`]*`")
 _ASIDE = re.compile(r"\[[^\]]*\]|:(?:not|nth-child)\([^)]*\)")
 _NAMED = re.compile(r"[.#]([A-Za-z_][\w-]*)|(?:^|(?<=[\s>+~(]))([a-z][a-z0-9]*)")
 _VARIABLE = re.compile(r"(--[\w-]+):[^;}]*;?")
@@ -43,7 +46,8 @@ _VARIABLE = re.compile(r"(--[\w-]+):[^;}]*;?")
 
 def trim_page(page: str) -> str:
     """``page``, whose ``<style>`` is our own, with only the rules and colours that it uses."""
-    words = set(re.findall(r"[\w-]+", " ".join(_SCRIPT.findall(page))))
+    scripts = _LOOKED_FOR.sub("", _DATA.sub("", " ".join(_SCRIPT.findall(page))))
+    words = set(re.findall(r"[\w-]+", " ".join(_STRING.findall(scripts))))
     for element, attributes in _TAG.findall(_SCRIPT.sub("", page)):
         words |= {element, *" ".join(_NAMES.findall(attributes)).split()}
     return _STYLE.sub(lambda style: f"<style>{trim_style(style[1], words)}</style>", page)
@@ -68,9 +72,21 @@ def _kept(sheet: str, words: set[str]) -> Iterator[str]:
             if inner:
                 yield f"{_tight(head)}{{{inner}}}"
             continue
-        chosen = [one for one in map(_tight, _COMMA.split(head)) if _names(one) <= words]
+        chosen = [one for one in map(_tight, _selectors(head)) if _names(one) <= words]
         if chosen:
             yield f"{','.join(chosen)}{{{_tight(body).rstrip(';')}}}"
+
+
+def _selectors(head: str) -> list[str]:
+    """The selectors of a rule: ``head`` cut at the commas that are in no brackets."""
+    found, depth = [""], 0
+    for letter in head:
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)
+        if letter == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += letter
+    return found
 
 
 def _names(selector: str) -> set[str]:
@@ -277,6 +293,7 @@ def _environment() -> "Environment":
         _linked,
         unchanged_cells,
         _runs_data,
+        run_choice,
         _cells_of,
         _backends_of,
         _card_columns,
@@ -298,6 +315,7 @@ def _environment() -> "Environment":
     for function in (*_WORDS, *own):
         made.globals[function.__name__.lstrip("_")] = function
     made.filters["breakable"] = _breakable
+    made.filters["tojson_text"] = _in_script
     made.globals |= {"BELOW": words.BELOW, "BELOW_MEANING": words.BELOW_MEANING, "NOT_ACCURACY": words.NOT_ACCURACY}
     made.globals |= {"MEANINGS": words.MEANINGS, "STATES": words.STATES, "TABS": TABS, "columns": columns.COLUMNS}
     made.globals |= {"ATTENTION": columns.ATTENTION, "CELLS": columns.CELLS, "KNOWN": columns.KNOWN}
@@ -359,6 +377,15 @@ def _glossary(report: Report, model: str = "") -> list[tuple[str, str]]:
     found = [(name, report.meanings[name]) for name in dict.fromkeys(names) if name in report.meanings]
     variants = dict.fromkeys(cell.key.variant for cell in cells if cell.key.variant)
     return [*found, *((f"+{name}", f"with the settings of the variant '{name}' in the suite") for name in variants)]
+
+
+def _in_script(text: str) -> str:
+    """JSON as a value in a script: no name in it can end the script."""
+    from markupsafe import Markup
+
+    for letter in "<>&'":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)
 
 
 def _bound(words: str) -> str:

@@ -1,13 +1,15 @@
 """Two runs compared, for pages and tables."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from qbench.errors import IncomparableError
-from qbench.reporting.format import change_text, value_text
-from qbench.reporting.view import CellKey, CellView, MetricView, RunView, read_cell, read_run
+from qbench.reporting.format import change_text, symbol_of_cell, value_text
+from qbench.reporting.report import Report
+from qbench.reporting.view import CellKey, Cells, CellView, MetricView, RunView, read_cell, read_run
 from qbench.tracking import CellRecord, Relation, Run, compare_runs, last_green, share_a_class
 
 ORDER = (Relation.CHANGED, Relation.ONLY_NEW, Relation.ONLY_OLD, Relation.INCOMPARABLE, Relation.SAME)
@@ -190,3 +192,90 @@ def _is_named(record: CellRecord) -> bool:
         return bool(record.cell)
     except ValueError:
         return False
+
+
+# The newest runs of a report as data of the compare page, where a reader chooses two of them without a network.
+#
+#     {"runs": [[id, time, commit, machine, complete], …], "words": [text, …], "metrics": [[name, unit, lower], …],
+#      "cells": [[model, backend, column, [first run, state, first run, state, …], [state, …]], …]}
+#     state = [outcome, red, class, data, predictions, [[metric, text, value], …]]
+#
+# A state has a number in its cell; -1 is a run without the cell. Outcomes and classes are numbers of words, data and
+# predictions numbers of what their digests say. Two runs differ in a cell where its predictions or values do, as
+# ``tracking.compare_runs`` finds it. A cell with one state needs no values.
+
+CHOICE_BYTES = 60_000
+"""The data of more runs than fit are left out, the oldest first."""
+
+
+def run_choice(report: Report) -> str:
+    """The runs of ``report`` from which two can be chosen, as JSON; empty where it has fewer than two."""
+    count = len(report.runs)
+    while count > 1:
+        text = json.dumps(_choice(report, count), separators=(",", ":"))
+        if len(text) <= CHOICE_BYTES:
+            return text
+        count = min(count - 1, int(0.9 * count * CHOICE_BYTES / len(text)))
+    return ""
+
+
+class _Numbers:
+    """The number of each text, metric and digest that the data name."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, int] = {}
+        self.metrics: dict[tuple[str, str, bool], int] = {}
+        self.digests: dict[str, int] = {}
+
+    def state(self, view: CellView) -> list[Any]:
+        """What two runs are compared by in one cell, the lead metric first."""
+        record = view.record
+        values = [
+            [
+                self.metrics.setdefault((metric.name, metric.unit, metric.lower_is_better), len(self.metrics)),
+                value_text(metric),
+                float(f"{metric.value:.12g}"),
+            ]
+            for metric in sorted(view.metrics, key=lambda metric: metric is not view.lead)
+        ]
+        texts = (f"{symbol_of_cell(view)} {record.outcome}", record.environment_class)
+        outcome, measured_in = (self.words.setdefault(text, len(self.words)) for text in texts)
+        digests = (str(record.digests_of(kind)) for kind in ("data", "predictions"))
+        data, predictions = (self.digests.setdefault(text, len(self.digests)) for text in digests)
+        return [outcome, int(view.is_red), measured_in if values else -1, data, predictions, values]
+
+
+def _choice(report: Report, count: int) -> dict[str, Any]:
+    numbers, past = _Numbers(), report.past[-count:]
+    cells = [_states(key, past, numbers) for key in sorted({key for cells in past for key in cells})]
+    return {
+        "runs": [[run.id, run.started, run.commit, run.processor, int(run.complete)] for run in report.runs[-count:]],
+        "words": list(numbers.words),
+        "metrics": [[name, unit, int(lower)] for name, unit, lower in numbers.metrics],
+        "cells": cells,
+    }
+
+
+def _states(key: CellKey, past: Sequence[Cells], numbers: _Numbers) -> list[Any]:
+    """The line of one cell: its axes, its state from run to run, and its states."""
+    stretches: list[int] = []
+    known: dict[str, int] = {}
+    states: list[list[Any]] = []
+    before: CellView | None = None
+    last = -2
+    for place, cells in enumerate(past):
+        view = cells.get(key)
+        if view is None:
+            number = -1
+        elif view is before:  # lines that are equal are one view
+            number = last
+        else:
+            state = numbers.state(view)
+            number = known.setdefault(str(state), len(known))
+            states += [state] if number == len(states) else []
+        if number != last:
+            stretches += [place, number]
+        before, last = view, number
+    if len(states) == 1:
+        states[0][-1] = []
+    return [key.model, key.backend, key.column, stretches, states]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from reporting_histories import edge_histories, make_cell, make_run, nightly_history
 
-from qbench.reporting import Memory, remember, write_reports
+from qbench.reporting import Memory, compare, remember, write_reports
+from qbench.reporting.view import read_run
 from qbench.tracking import Annotation, Ruling
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -304,6 +305,51 @@ def test_without_scripts_a_click_still_opens_a_large_chart_with_its_scale(linked
     chart.click(position={"x": 20, "y": 60})
     assert chart.bounding_box()["width"] > 1.8 * small
     assert chart.locator(".scale").is_visible()
+
+
+ROWS = """rows => rows.map((row) => [
+  row.cells[0].firstChild.textContent + " " + row.cells[0].querySelector("small").textContent,
+  row.cells[1].textContent, [...row.cells[6].childNodes].map((line) => line.textContent).filter(Boolean),
+])"""
+
+
+@pytest.mark.parametrize(("first", "second"), [(3, 20), (14, 15), (26, 33), (30, 29), (5, 5)])
+def test_two_runs_chosen_on_the_page_differ_as_the_comparison_finds(first, second, linked, visit):
+    runs = nightly_history(34)
+    one = visit(1280).open(linked / "run.html")
+    for name, run in (("Before", first), ("Now", second)):
+        one.page.get_by_role("radio", name=f"{name}: {one_started(runs[run])}", exact=True).check()
+    one.page.get_by_role("link", name="Compare the two runs").click()
+    one.page.wait_for_url(f"**/compare.html#{runs[first].id}..{runs[second].id}")
+    expected = compare(runs[first], runs[second], across=True).news
+    rows = one.page.locator("#chosen tbody tr").evaluate_all(ROWS)
+    assert sorted((name, relation) for name, relation, _ in rows) == sorted(
+        (f"{cell.key.model} {cell.key.backend} · {cell.key.column}", cell.relation.value) for cell in expected
+    )
+    moved = {name: change for name, _, change in rows}
+    for cell in expected:
+        lead = cell.shown[0].moved
+        name = f"{cell.key.model} {cell.key.backend} · {cell.key.column}"
+        assert moved[name][:1] == ([lead] if lead else []), name
+    assert one.page.locator(".pair dl").first.locator("dd").last.text_content() == runs[first].id
+    assert not one.page.locator("#news").is_visible()
+    assert one.said == []
+
+
+def one_started(run) -> str:
+    return read_run(run).started
+
+
+@pytest.mark.parametrize("width", [NARROW, 1280])
+def test_another_choice_draws_the_table_anew_and_fits(width, linked, visit):
+    one = visit(width).open(linked / "compare.html")
+    assert not one.page.locator("#chosen").is_visible()
+    one.page.get_by_label("Before").select_option(index=20)
+    one.page.locator("#chosen tbody tr").first.wait_for()
+    assert one.js("document.documentElement.scrollWidth") <= width
+    box = one.page.locator("#chosen .scroll")
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth + 1")
+    assert one.said == []
 
 
 def test_names_are_explained_by_a_title_wherever_they_stand(tmp_path, visit):

@@ -1,14 +1,25 @@
 """Two runs side by side: what is news comes first, what neither measured is none, and the page says why."""
 
+import json
 import re
 from dataclasses import replace
 
 import pytest
-from reporting_histories import NEW, OLD, make_cell, make_run, skipped_cell
+from reporting_histories import NEW, OLD, edge_histories, make_cell, make_run, skipped_cell
 
 from qbench.errors import IncomparableError
 from qbench.judging import Outcome
-from qbench.reporting import compare, compare_page, newest_comparison, write_comparison, write_reports
+from qbench.reporting import (
+    build_report,
+    build_reports,
+    compare,
+    compare_page,
+    html_pages,
+    newest_comparison,
+    write_comparison,
+    write_reports,
+)
+from qbench.reporting.run_comparison import CHOICE_BYTES, run_choice
 from qbench.tracking import Relation
 
 
@@ -175,3 +186,39 @@ def test_among_several_computers_a_run_is_compared_with_one_of_its_own_class():
     assert (red.old.id, red.old_name, red.across) == (runs[0].id, "Last green", False)
     first = newest_comparison([*runs[1:], on(3, OLD, Outcome.DRIFTED, "y")])
     assert (first.old.id, first.across) == (runs[2].id, True)
+
+
+def test_the_data_of_the_choice_fit_and_hold_each_state_once():
+    runs = [
+        make_run([make_cell("m", "a", "s", 0.001 * (night % 3)), make_cell("m", "a", "t", 0.0)], night)
+        for night in range(9)
+    ]
+    found = json.loads(run_choice(build_report(runs)))
+    assert [run[0] for run in found["runs"]] == [run.id for run in runs]
+    (moving, still) = found["cells"]
+    assert moving[:3] == ["m", "a", "s"]
+    assert len(moving[4]) == 3
+    assert moving[3] == [number for night in range(9) for number in (night, night % 3)]
+    assert still[3] == [0, 0]
+    assert still[4][0][-1] == []
+    assert run_choice(build_report(runs[:1])) == ""
+
+
+def test_of_too_much_the_newest_runs_are_kept():
+    cells = [f"s{number}" for number in range(120)]
+    runs = [make_run([make_cell("m", "a", s, 0.0001 * (night % 9)) for s in cells], night) for night in range(40)]
+    text = run_choice(build_report(runs))
+    assert len(text) <= CHOICE_BYTES
+    kept = [run[0] for run in json.loads(text)["runs"]]
+    assert 1 < len(kept) < 40
+    assert kept == [run.id for run in runs[-len(kept) :]]
+
+
+def test_no_name_ends_the_script_of_the_choice():
+    hostile = edge_histories()["hostile"]
+    runs = [*hostile, *(replace(run, header=run.header | {"id": "</script><b>"}) for run in hostile)]
+    page = html_pages(build_reports(runs), {r.suite: newest_comparison(runs) for r in build_reports(runs)})[
+        "compare.html"
+    ]
+    assert page.count("</script>") == 1
+    assert "\\u003c/script" in page
