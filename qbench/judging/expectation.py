@@ -39,6 +39,12 @@ class Accepted:
     arithmetic: str = ""
     kept: Mapping[str, str] = field(default_factory=dict)
 
+    def is_worse(self, measurement: Measurement) -> bool:
+        """Whether some metric of ``measurement`` is worse than here."""
+        sign = {Direction.HIGHER: 1, Direction.LOWER: -1}
+        both = (score for score in measurement.scores if score.metric in self.metrics)
+        return any(sign[score.direction] * (score.hits - self.metrics[score.metric]) < 0 for score in both)
+
     def gains(self, measurement: Measurement) -> list[tuple[Score, int]]:
         """The scores against labels that it has too, each with how many units ``measurement`` is better in it."""
         both = [s for s in measurement.scores if s.against is Against.LABELS and s.metric in self.metrics]

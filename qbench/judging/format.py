@@ -51,20 +51,26 @@ def missing_cell(node_id: str, *, fails: bool) -> str:
     return f"{accept} records its numbers, but this stays red: {still_failing()}" if fails else accept
 
 
-def changed(node_id: str) -> str:
-    """A result that differs from the accepted one: look at what changed, find the commit, and only then accept."""
+def changed(node_id: str, *, worse: bool) -> str:
+    """A result that differs from the accepted one: look at what changed, find the commit, and only then accept.
+
+    ``worse``: whether a metric is: a commit is searched for by that alone.
+    """
     is_suite = ".qbench.toml::" in node_id  # a Python test has no suite file that an old commit could be run with
-    bisect = [f'qbench bisect commits --good last-green "{node_id}"'] if is_suite else []
-    return THEN.join(["qbench compare last-green latest", *bisect, f"{_accept_changed(node_id)} if it is intended"])
+    bisect = [f'qbench bisect commits --good last-green "{node_id}"'] if worse and is_suite else []
+    return THEN.join([_LOOK, *bisect, f"{_accept_changed(node_id)} if it is intended"])
+
+
+def improved(node_id: str) -> str:
+    """A result that is better than the accepted one, which another calibration or a fault can cause, too."""
+    return f"{_LOOK}{THEN}{_command(node_id, '--qbench-accept=improved', reason=True)} if it is intended"
+
+
+_LOOK = "qbench compare last-green latest"
 
 
 def _accept_changed(node_id: str) -> str:
     return _command(node_id, "--qbench-accept=changed", reason=True)
-
-
-def improved(node_id: str) -> str:
-    """A result that is better than the accepted one."""
-    return _command(node_id, "--qbench-accept=improved", reason=True)
 
 
 def failed(node_id: str, *, drifted: bool, floor: bool) -> str:

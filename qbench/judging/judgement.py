@@ -16,7 +16,7 @@ from qbench.judging.drift import (
     reference_gate,
     unequal_text,
 )
-from qbench.judging.expectation import Expectation, State, accepted_on
+from qbench.judging.expectation import Expectation, State, accepted_on, inherited
 from qbench.judging.loss import judge_score, with_improvement
 from qbench.judging.measurement import Measurement
 from qbench.judging.rules import QuarantineEntry, Rules, Tolerance
@@ -133,7 +133,10 @@ def judge(
     gates = (*scores, *others, *calibration, *_memory_gates(measurement, expectation, rules))
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
     rule = " and ".join(rules_of_loss) or tolerance.text
-    verdict = replace(_by_gates(measurement, gates, rule, node_id, whole=expectation.whole), moved=moved)
+    name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
+    worse = name is not None and expectation.accepted[name].is_worse(measurement)
+    verdict = _by_gates(measurement, gates, rule, node_id, whole=expectation.whole, worse=worse)
+    verdict = replace(verdict, moved=moved)
     verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
         return _quarantined(verdict, quarantine, today)
@@ -248,8 +251,10 @@ def _memory_gates(measurement: Measurement, expectation: Expectation, rules: Rul
     return reference_gate(measurement, expectation, drift[0]), *drift
 
 
-def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node_id: str, *, whole: bool) -> Verdict:
-    """The first broken gate decides; ``rule`` is named when none is."""
+def _by_gates(
+    measurement: Measurement, gates: tuple[Gate, ...], rule: str, node_id: str, *, whole: bool, worse: bool
+) -> Verdict:
+    """The first broken gate decides; ``rule`` is named when none is; ``worse``: whether a metric is, than accepted."""
     drifted = any(gate.kind == "drift" and gate.state is GateState.BROKEN for gate in gates)
     broken = next((gate for gate in gates if gate.state is GateState.BROKEN), None)
     open_ = [gate for gate in gates if gate.state is GateState.INCONCLUSIVE]
@@ -271,7 +276,7 @@ def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node
         remedy = remedies.failed(node_id, drifted=drifted, floor=broken.kind == "floor")
     else:
         cause = CHANGED if broken.kind == "calibration" else ""
-        outcome, headline, remedy = Outcome.DRIFTED, f"{cause}{broken.detail}", remedies.changed(node_id)
+        outcome, headline, remedy = Outcome.DRIFTED, f"{cause}{broken.detail}", remedies.changed(node_id, worse=worse)
     return Verdict(
         outcome=outcome,
         headline=one_line(headline),

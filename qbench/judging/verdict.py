@@ -74,7 +74,7 @@ class Gate:
     @property
     def sentence(self) -> str:
         """``detail``; of a loss without its statistics, but with what the sample proves in words."""
-        if self.kind != "loss":
+        if self.kind not in ("loss", "fp32"):
             return self.detail
         return self.detail.partition("; losses")[0] + _proven(self)
 

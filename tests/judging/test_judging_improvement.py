@@ -29,4 +29,5 @@ def test_when(scores, is_improved):
     assert found.outcome is Outcome.DRIFTED
     assert found.headline.startswith("improved: ") is is_improved
     assert ("--qbench-accept=improved" in found.remedy) is is_improved
+    assert found.remedy.startswith("qbench compare last-green latest; then ")
     assert found.outcome.is_red

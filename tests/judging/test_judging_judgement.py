@@ -87,6 +87,8 @@ def test_predictions_that_changed_within_tolerance_have_drifted():
     look, bisect = "qbench compare last-green latest", f'qbench bisect commits --good last-green "{NODE}"'
     assert verdict.remedy.split(THEN) == [look, bisect, accept]  # accepting is the last thing to do
     assert judged(now, expected(measured()), node_id="tests/test_mine.py::test_m").remedy.count(THEN) == 1
+    equal = judged(measured(predictions="p2"), expected(measured()))  # nothing that a bisection could find is worse
+    assert equal.remedy.split(THEN) == [look, accept]
 
 
 def test_drift_sees_predictions_that_leave_every_count_alone():
