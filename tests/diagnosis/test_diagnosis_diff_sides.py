@@ -196,3 +196,31 @@ def test_the_first_unit_that_parts_is_saved_and_told_apart(tmp_path):
     assert not run_test_case(folder, left.backend).passes
     assert run_test_case(folder, right.backend).passes
     assert first_failing_case(left, side("right", "integer-ort-x64"), batches()) is None
+
+
+@pytest.mark.parametrize("kept", [0, 12])
+def test_the_processes_of_a_remote_engine_are_started_once_where_they_are_few(monkeypatch, kept):
+    """Each of its sessions is a process: with many units one is started for every run, not to hold all at once."""
+    started = []
+
+    @dataclass(frozen=True)
+    class Remote:  # local: no other process can load it, so that the starts are counted here
+        name: str = "remote"
+        capabilities: Capabilities = field(default_factory=Capabilities)
+        packages: tuple[str, ...] = ()
+        has_started: bool = True
+
+        def package_versions(self) -> dict[str, str]:
+            return {}
+
+        def prepare(self, model: ir.Model, *, taps: Sequence[str] = (), threads: int = 1) -> Closing:
+            started.append(model)
+            return get_backend("ort-cpu-noopt").prepare(model, taps=taps)
+
+    monkeypatch.setattr("qbench.diagnosis.diff.compare._PROCESSES", kept)
+    found = compare_sides(side("left", "ort-cpu-noopt"), side("right", Remote()), [*batches(), *batches()])
+    assert found.are_equal
+    units = len(found.nodes)
+    whole = 1
+    runs = 2 * -(-len(next(iter(batches()[0].values()))) // 8) * len(batches())
+    assert len(started) == whole + (units if kept else units * runs)

@@ -108,6 +108,9 @@ class Allowed:
 # An engine that fuses is not tapped. Instead its units run one after another, each alone, on the results of the units
 # before. The last results are its outputs, and their differences from the outputs of the whole graph are counted.
 
+_PROCESSES = 12
+"""Processes of a remote backend, of some 80 MB, that are kept at once, one per unit; beyond, each run starts one."""
+
 Key = tuple[str, int]
 """Name of a value in fp32, and a number where it is quantized several times."""
 
@@ -192,7 +195,11 @@ def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | 
         return _tapping(side, stack, values, unaligned, tuple(unit.value for unit in units.units))
     how = f"'{side.backend.name}' is not tapped: its units ran one after another, each alone"
     whole = _whole(side, stack)
-    alone = tuple(stack.enter_context(UnitSession(unit, side.backend, threads=side.threads)) for unit in units.units)
+    few = len(units.units) <= _PROCESSES
+    alone = tuple(
+        stack.enter_context(UnitSession(unit, side.backend, threads=side.threads, keeps_process=few))
+        for unit in units.units
+    )
     return SideRun(side, values, unaligned, how, _whole=whole, _units=alone)
 
 

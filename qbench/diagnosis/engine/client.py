@@ -318,18 +318,25 @@ class UnitSession(Closing):
 
     Args:
         unit: to be run. backend: the engine. threads: of it.
-        timeout: of one reply.
+        timeout: of one reply. keeps_process: keep the session of a remote backend, a process, from run to run; else
+            every run starts one, so that as many units as a model has need no more memory than one.
 
     ``crash`` says in a sentence how the engine failed; empty: it did not.
     """
 
     def __init__(
-        self, unit: QuantizedUnit, backend: Backend, *, threads: int = 1, timeout: Timeout = no_timeout
+        self,
+        unit: QuantizedUnit,
+        backend: Backend,
+        *,
+        threads: int = 1,
+        timeout: Timeout = no_timeout,
+        keeps_process: bool = False,
     ) -> None:
         self.crash = ""
         self.unit, self._threads = unit, threads
         self._engine = contained(for_many_sessions(backend), timeout)
-        self._is_kept = not isinstance(backend, RemoteBackend)  # each session of a remote backend is a process
+        self._is_kept = keeps_process or not isinstance(backend, RemoteBackend)
         self._executor: Executor | None = None
 
     def run(self, feeds: Feeds) -> Array | None:
