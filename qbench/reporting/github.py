@@ -66,7 +66,9 @@ def _errors(report: Report, file: str) -> Iterator[str]:
 
 def _warnings(report: Report, file: str) -> Iterator[str]:
     if report.run is not None and not report.run.complete:
-        yield _command("warning", file, f"{report.suite}: incomplete", "The run was interrupted before its end.")
+        early = next((note for note in report.run.notes if note.startswith("ended early")), "")
+        words = early or "The run was interrupted before its end."
+        yield _command("warning", file, f"{report.suite}: incomplete", words)
     unsure = [cell for cell in report.cells if cell.record.outcome == "inconclusive"]
     if unsure:
         names = "\n".join(f"{cell.key.name}: {cell.record.headline}" for cell in unsure[:CELLS])
@@ -133,17 +135,20 @@ CELLS_IN_COMMENT = 30
 def comparison_with_main(runs: Sequence[Run]) -> Comparison | None:
     """The newest of ``runs`` (of one suite, oldest → newest) compared with the newest whole one of its class before it.
 
-    Machines of continuous integration take turns; where none was of this class, it is the newest whole one.
+    Machines of continuous integration take turns; where none was of this class, it is the newest whole one, and results
+    of different classes are compared.
     """
     before = [run for run in runs[:-1] if run.complete]
     if not before:
         return None
     classes = _classes(runs[-1])
     main = next((run for run in reversed(before) if _classes(run) & classes), before[-1])
-    try:
-        return compare(main, runs[-1])
-    except IncomparableError as error:
-        return Comparison(old=read_run(main), new=read_run(runs[-1]), problem=str(error))
+    for across in (False, True):
+        try:
+            return compare(main, runs[-1], across=across)
+        except IncomparableError as error:
+            problem = str(error)
+    return Comparison(old=read_run(main), new=read_run(runs[-1]), problem=problem)
 
 
 def comment_text(pairs: Iterable[tuple[Report, Comparison | None]], limit: int = COMMENT_LENGTH) -> str:
@@ -167,6 +172,9 @@ def _suite_parts(report: Report, found: Comparison | None) -> Iterator[str]:
         yield f"Nothing of {_run_words(found.old)} can be compared: {escaped(found.problem)}"
     else:
         yield _tally(found)
+        if found.across:
+            what = ", ".join(what for what, _ in found.differs)
+            yield f"No earlier run is of this environment class, so that a change may come from: {escaped(what)}."
         news = found.news
         if news:
             rows = [_compared_row(cell) for cell in news[:CELLS_IN_COMMENT]]

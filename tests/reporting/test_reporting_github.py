@@ -159,8 +159,26 @@ def test_a_comment_compares_with_the_newest_whole_run_of_the_same_class():
     half = replace(night(0.0, 2), complete=False)
     new = of_class(night(0.0, 3), "a")
     assert comparison_with_main([ours, other, half, new]).old.id == ours.id
-    nothing = commented([other, new])
-    assert comparison_with_main([other, new]).problem in nothing.replace("\\", "")
+    assert not comparison_with_main([ours, other, half, new]).across
+
+
+def test_a_comment_on_a_machine_without_an_earlier_run_compares_classes_and_says_so():
+    def of_class(run, name):
+        return replace(run, cells=tuple(structs.replace(cell, environment_class=name) for cell in run.cells))
+
+    other, new = of_class(night(0.0, 0), "x64-a+onnxruntime-1"), of_class(night(0.05, 1), "x64-b+onnxruntime-1")
+    assert comparison_with_main([other, new]).across
+    text = commented([other, new])
+    (row,) = [line for line in text.splitlines() if line.startswith("| `")]
+    assert row.startswith("| `mobilenet_v2::")
+    (said,) = [line for line in text.splitlines() if line.startswith("No earlier run is of this environment class")]
+    assert "x64" in said
+
+    def on_data(run, digest):
+        return replace(run, cells=tuple(structs.replace(c, digests={"data:points": digest}) for c in run.cells))
+
+    nothing = commented([on_data(other, "1"), on_data(new, "2")])
+    assert "Nothing of commit" in nothing
     assert "| `" not in nothing
 
 
