@@ -20,7 +20,7 @@ from qbench.diagnosis.tallies import CountingTally
 from qbench.diagnosis.target import Matched, Target, bound_of
 from qbench.diagnosis.unit_runs import exact_backend
 from qbench.diagnosis.units import Captured, whole_unit
-from qbench.graph import PRODUCTS
+from qbench.graph import PRODUCTS, node_key
 from qbench.judging import Cause, CountingErrors, NodeErrors, Suspect, Unaligned
 from qbench.metrics import Differences, unequal
 from qbench.number_text import steps_text
@@ -327,7 +327,7 @@ class LocalizedGraph(Closing):
     def _cause(self, node: NodeErrors, capturing: Capturing, correct: Arithmetic | None) -> NamedCause:
         try:
             named = name_cause(capturing.of(node), correct, original=self.target.original)
-            if node.levels in self._broken and not named.is_mistake:
+            if node.levels in self._broken and self._broken[node.levels].levels == node.levels and not named.is_mistake:
                 named = self._by_pass(node, correct) or named
         except Exception as error:  # one unit that fails must not prevent the causes of others
             self.notes.append(f"{self._prefix}{node.node} could not be captured: {_failure(error)}")
@@ -346,9 +346,28 @@ class LocalizedGraph(Closing):
         if self.target.rewriting is None or budget.is_over:
             return
         try:
-            self._broken = broken_passes(self.target, self._kept.joined, budget)
+            self._broken = self._by_unit(broken_passes(self.target, self._kept.joined, budget))
         except Exception as error:  # the other results are reported
             self.notes.append(f"the changes of passes could not be examined: {_failure(error)}")
+
+    def _by_unit(self, found: Mapping[str, BrokenPass]) -> Mapping[str, BrokenPass]:
+        """``found`` by the units that differ from fp32, where a region of a pass holds several units.
+
+        Regions end at quantized values, units also at real results of products: of weights that alone are quantized.
+        """
+        nodes = {node.levels: node for node in self._counted.nodes}
+        placed: dict[str, BrokenPass] = {}
+        for levels, one in found.items():
+            inside = {node_key(node) for node in one.region.region.before.graph}
+            units = [node for node in nodes.values() if node.node in inside]
+            changed = [node.levels for node in units if node.levels in self._deviating] if len(units) > 1 else []
+            placed |= dict.fromkeys(changed or [levels], one)
+        return placed
+
+    @property
+    def _deviating(self) -> frozenset[str]:
+        """The values whose graph is not that of fp32."""
+        return frozenset(one.node.levels for one in rank_nodes(self._counted) if one.excess is AnomalyKind.GRAPH)
 
     def _measure_gains(self, budget: Budget) -> bool:
         """Measure the gain of the outputs by single nodes in float; whether there was time for all."""

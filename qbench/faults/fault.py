@@ -34,6 +34,7 @@ Array = npt.NDArray[Any]
 Fits = Callable[[ir.Node], bool]
 
 _PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+_QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 _LIMITS = frozenset({"Relu", "Clip"})
 
 MOVERS = frozenset({"Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity"})
@@ -41,9 +42,13 @@ MOVERS = frozenset({"Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "
 
 
 def float_operators(model: ir.Model) -> Iterator[ir.Node]:
-    """The operators of a QDQ graph that read a dequantized value, in its order."""
+    """The operators of a QDQ graph that read a dequantized value, in its order.
+
+    Where weights alone are quantized these are the products of them.
+    """
+    places = (0,) if any(node.op_type in _QUANTIZERS for node in model.graph) else (0, 1)
     for node in model.graph:
-        if node.domain == "" and node.op_type not in _PAIRS and pair_in_front(node, 0) is not None:
+        if node.domain == "" and node.op_type not in _PAIRS and any(pair_in_front(node, at) for at in places):
             yield node
 
 

@@ -43,6 +43,17 @@ def trial_at(name, *sites):
     return ward().try_fault(Placed(fault=CATALOGUE[name], sites=sites, seed=1), samples=32)
 
 
+@pytest.mark.parametrize("schema", ["w4_sym_b32", "w8_sym_pc", "w8a8_asym_pc_dyn"])
+def test_faults_of_weights_are_found_where_no_activation_has_stored_parameters(schema):
+    """Such a network is many units, also where a pass broke one of them: regions of passes end at stored ones alone."""
+    one = replace(ward(), schema=get_schema(schema), tries_effects=False)
+    for fault, site, cause in (("weight-transposed", "conv2", "layout or axis error"),):
+        placed = Placed(fault=CATALOGUE[fault], sites=(site,), seed=1)
+        assert site in placed.fault.sites(one.shared.quantized(one.schema, one.machine.capabilities).models["model"])
+        trial = one.try_fault(placed, samples=8)
+        assert (trial.hit, trial.named, trial.suspects[0]) == (1, True, (site, cause))
+
+
 def test_an_engine_that_drops_a_bias_is_seen_by_equality_and_found():
     trial = trial_at("bias-dropped", "conv2")
     assert trial.stage is Stage.ENGINE

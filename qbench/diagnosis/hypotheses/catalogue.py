@@ -21,7 +21,15 @@ from qbench.diagnosis.hypotheses.arithmetic import (
 from qbench.diagnosis.hypotheses.bias import biases
 from qbench.diagnosis.hypotheses.clip import chains, float_limits, limits
 from qbench.diagnosis.hypotheses.graph import lines, misplaced, written
-from qbench.diagnosis.hypotheses.hypothesis import SURE, Explanation, Hypothesis, NamedCause, UnitEvidence, evidence_of
+from qbench.diagnosis.hypotheses.hypothesis import (
+    OF_GRIDS,
+    SURE,
+    Explanation,
+    Hypothesis,
+    NamedCause,
+    UnitEvidence,
+    evidence_of,
+)
 from qbench.diagnosis.hypotheses.layout import operand_orders, paddings, result_orders
 from qbench.diagnosis.hypotheses.memory import repeating, unread, unwritten
 from qbench.diagnosis.hypotheses.range import Cost, coarse, grid_costs, weight_costs
@@ -74,6 +82,8 @@ COSTS = (
 _OF_EXCESS = (Hypothesis("the arithmetic's own rules beyond the grids", rules_of_excess),)
 _MUCH = 0.2
 """Share of the squared error beyond that of the grids from which that is explained before the cost of the grids."""
+_MOST_OF_IT = 0.9
+"""Such a share from which a cost of the grids is no explanation."""
 
 
 def name_cause(
@@ -123,8 +133,10 @@ def _named(facts: UnitEvidence, notes: list[str]) -> NamedCause:
     if not costs or costs[0].weight < LEAST:
         rest, beyond = coarse(facts), _tried(_OF_EXCESS, facts, notes)
         grids = [] if rest is None else [rest]
-        is_graph = unexplained_share(facts.captured.errors) >= _MUCH
-        costs = [*beyond, *grids, *costs] if is_graph else [*grids, *beyond, *costs]
+        share = unexplained_share(facts.captured.errors)
+        costs = [*beyond, *grids, *costs] if share >= _MUCH else [*grids, *beyond, *costs]
+        if share >= _MOST_OF_IT and not beyond:
+            costs = [one for one in costs if one.cause not in OF_GRIDS]
     first, second = (costs, counting) if not counting or _is_small(facts, counting, costs) else (counting, costs)
     if not first:
         return NamedCause(

@@ -92,12 +92,7 @@ def _weights(inner: Interior, weight: Floats) -> Explanation | None:
         return None
     grid, levels = operand.grid, operand.levels
     assert levels is not None
-    if grid.block_size:
-        return None
-    shape = [1] * weight.ndim
-    if grid.axis is not None:
-        shape[grid.axis] = -1
-    step = np.asarray(grid.scale, np.float64).reshape(shape if grid.axis is not None else ())
+    step, axis = np.asarray(grid.expanded(weight.shape)[0], np.float64), None if grid.block_size else grid.axis
     off = np.abs(written - weight) > 1.01 * step
     share = float(off.mean())
     if share <= _MOST_WRONG:
@@ -113,7 +108,7 @@ def _weights(inner: Interior, weight: Floats) -> Explanation | None:
     if at_ends[off].mean() > 0.9:
         evidence = f"{said}, nearly all of them at an end of it: their range is cut"
         return Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=0.95)
-    slopes = _slopes(written, weight, grid.axis)
+    slopes = _slopes(written, weight, axis)
     left = np.abs(written - slopes * weight) > 1.01 * np.maximum(step, step * np.abs(slopes))
     words = f"they are {slopes.min():.4g} … {slopes.max():.4g} times the float ones"
     if float(left.mean()) <= 0.05:
