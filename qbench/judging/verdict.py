@@ -221,6 +221,8 @@ def _with_margin(score: Score, gate: Gate) -> str:
     """How far ``score`` moved, its margin, and the statistical evidence where that decides."""
     assert gate.limit is not None
     margin = abs(score.reference_value - gate.limit)
-    by_evidence = gate.shown is not None and gate.decided is not DecisionRule.POINT
-    word = f"{gate.shown.evidence.value.upper()}, " if by_evidence and gate.shown is not None else ""
+    word = ""
+    if gate.shown is not None and gate.decided is not DecisionRule.POINT:
+        is_unproven = gate.shown.evidence is Evidence.INCONCLUSIVE and gate.state is GateState.BROKEN
+        word = "not proven, " if is_unproven else f"{gate.shown.evidence.value.upper()}, "
     return f"{move(score)}: {word}{drop_text(score)}, margin {apart(score, margin)}"

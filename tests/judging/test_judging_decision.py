@@ -99,7 +99,7 @@ def test_a_strict_decision_names_what_is_missing():
     verdict = judged(measured(EVEN, agreement(470)), rules=by(DecisionRule.STRICT))
     assert verdict.outcome is Outcome.FAILED
     assert verdict.headline == (
-        "top1 76.00 → 76.00 %: INCONCLUSIVE, drop 0.00 pp, margin 0.38 pp: tolerance 0.5 % (suite smoke), "
+        "top1 76.00 → 76.00 %: not proven, drop 0.00 pp, margin 0.38 pp: tolerance 0.5 % (suite smoke), "
         "decision strict (model mobilenet_v2)"
     )
     assert verdict.rule == "tolerance 0.5 % (suite smoke), decision strict (model mobilenet_v2)"
