@@ -27,13 +27,13 @@ def loaded_whole() -> Iterator[None]:
 
     SIGTERM has one inside ``ended_like_interrupted``; otherwise the system ends the process at once.
     """
-    with _held_back(signal.SIGTERM), _held_back(signal.SIGINT), _uncollected():
+    with _held_back(signal.SIGTERM), _held_back(signal.SIGINT), uncollected():
         yield
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Let the collector of cycles rest: it would walk a hundred times through modules of which nothing is garbage."""
+def uncollected() -> Iterator[None]:
+    """Let the collector of cycles rest while much is made of which nothing is garbage: modules, syntax trees."""
     collects = gc.isenabled()
     gc.disable()
     try:

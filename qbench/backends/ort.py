@@ -37,7 +37,7 @@ from qbench.graph import (
     save_model,
 )
 from qbench.host import processor_class
-from qbench.passes import NameScope, lower_to_qoperator
+from qbench.passes import NameScope
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -464,4 +464,6 @@ class LoweredOrtBackend:
         Raises:
             InputError: a tap names no value of it.
         """
+        from qbench.passes import lower_to_qoperator  # with all lowerings, which the other backends here do not use
+
         return lower_to_qoperator(with_taps(model, taps))

@@ -174,11 +174,17 @@ def choose_backend(text: str, python: str | None = None) -> "Backend":
             run.
         UnavailableError: the other Python lacks onnxruntime.
     """
-    from qbench.backends import IntegerBackend, get_backend, python_backend
-
     if python is not None:
+        from qbench.backends import python_backend
+
         return python_backend(python, text)
-    return IntegerBackend(arithmetic=choose_arithmetic(text)) if text.endswith(".toml") else get_backend(text)
+    if text.endswith(".toml"):
+        from qbench.backends import IntegerBackend
+
+        return IntegerBackend(arithmetic=choose_arithmetic(text))
+    from qbench.backends import get_backend  # alone: it loads no interpreter and no other Python's worker
+
+    return get_backend(text)
 
 
 # A schema on the command line: a name, or a TOML file; and whether all of its rules found something to rule.

@@ -153,6 +153,7 @@ def small_files(tmp_path_factory):
                 "scipy",
                 "numba",
                 "qbench.quantization.plan",
+                "qbench.backends.integer",
                 "qbench.calibration",
             ],
         ),
