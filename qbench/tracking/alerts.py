@@ -343,6 +343,9 @@ def _related_commits(alert: Alert, stretches: _Stretches) -> Collection[str]:
 _EPSILON = 1e-9
 """A difference of two shares may differ from a whole number of samples in the last bits."""
 
+_EARLIER, _BY_CHANCE = 120, 0.05
+"""How probable it may be that points beyond what was accepted are noise, by the share of beyond ones among so many."""
+
 _LONG = 12
 """How many points at the end show that a level which no new one followed has crept back."""
 
@@ -424,6 +427,8 @@ def _measure(step: _Found, arrived: _Arrived) -> None:
     old, new = arrived.between(since, step.good + 1, kind), arrived.between(step.bad, until, kind)
     if old and new:
         step.before, step.after = statistics.median_low(old), statistics.median_low(new)
+        if step.alert.kind is Kind.SLIDE:
+            step.alert = replace(step.alert, before=step.before)
 
 
 def _end(step: _Found, arrived: _Arrived, number: int) -> None:
@@ -555,6 +560,10 @@ def _unexplained(course: _Course, arrived: _Beyond, steps: Sequence[_Found], num
         return None
     series, places, first = course.series, arrived.places, arrived.first
     bad, kind = places[first], arrived.kinds[places[first]]
+    earlier = [arrived.is_beyond(place) for place in places[max(first - _EARLIER, 0) : first]]
+    chance = ((sum(earlier) + 1) / (len(earlier) + 2)) ** (len(places) - first) * len(earlier)
+    if chance > _BY_CHANCE:
+        return None
     accepted, least = course.accepted_at(bad), course.least_at(bad) - _EPSILON
     assert accepted is not None
     recent = statistics.median(arrived.values[place] for place in places[-course.confirm :])
@@ -593,7 +602,7 @@ def _without_explained(course: _Course, found: Sequence[_Found], steps: Sequence
             and series.worsening(step.before, step.after) >= _ONE_COMMIT * loss
             and series.worsening(one.before, step.before) < course.least_at(one.bad) - _EPSILON
             for step in steps
-            if one.is_open(step.seen) and step.alert.kind is Kind.STEP
+            if one.is_open(step.seen) and step.alert.kind is Kind.STEP and step.seen <= _NOW
         ):
             continue
         if one.ended is None:

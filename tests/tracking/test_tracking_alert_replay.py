@@ -92,7 +92,7 @@ def test_the_table_of_steps_and_the_alerts_are_one_computation():
     for runs in (
         FOUR_RED,
         [*FOUR_RED, night(14, 391)],
-        [night(n, h) for n, h in enumerate([392, 389, 392, 390, 391, 391, 389, 389, 389])],
+        [night(n, h) for n, h in enumerate([392, 389, 392, 390, 391, 391, 389, 389, 389, 389])],
     ):
         memory = remember(runs, accepted=known, commits=COMMITS)
         report = build_report(runs, memory=memory)
@@ -117,7 +117,9 @@ def test_a_slide_names_no_commit_with_and_without_an_accepted_result(start):
     (slide,) = alerts(runs, accepted(start))
     assert (slide.kind, slide.own_past, slide.suspects, slide.before) == (Kind.SLIDE, False, (), start / 400)
     (slide,) = alerts(runs)
-    assert (slide.kind, slide.own_past, slide.suspects) == (Kind.SLIDE, True, ())
+    assert (slide.kind, slide.own_past, slide.suspects, slide.before) == (Kind.SLIDE, True, (), start / 400)
+    slide, *_ = alerts(runs, accepted(start - 12))
+    assert (slide.kind, slide.state) == (Kind.SLIDE, State.ACCEPTED)
 
 
 def test_a_slide_that_came_back_is_fixed():
