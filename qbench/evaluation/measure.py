@@ -12,7 +12,7 @@ from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import Rewriting, rewrite_note, rewrite_quantized
 from qbench.evaluation.subject import MetricUse, Subject
 from qbench.evaluation.versus_backend import BackendComparison
-from qbench.graph import Form, values_by_name
+from qbench.graph import Form, constant_bytes, values_by_name
 from qbench.host import processor_class
 from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement
 from qbench.metrics import Answers, Score, packed_answers, score
@@ -186,6 +186,7 @@ def measure_request(request: Request) -> Measurement:
         refusals=() if quantized is None else quantized.refusals,
         run_in_float=() if quantized is None else quantized.run_in_float,
         idle_rules=() if quantized is None else quantized.idle_rules,
+        constant_bytes=sum(map(constant_bytes, graphs.values())),
         seconds=_seconds(started, prepared, finished, comparison),
         compared=compared,
         kept={name: packed_answers(given) for name, given in answers.items()} if request.keeps_answers else {},

@@ -147,6 +147,7 @@ class Measurement:
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
         run_in_float: products on grids that the backend runs in floats, and why: ``node: reason``.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
+        constant_bytes: size of the constants of the graphs that the backend runs; None: not known.
         seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock; ``compared`` another backend's.
         kept: data set → its answers in one word (``metrics.packed_answers``); empty where the suite compares digests.
         compared: the comparison with another backend; None: the suite asks for none.
@@ -167,6 +168,7 @@ class Measurement:
     refusals: tuple[str, ...] = ()
     run_in_float: tuple[str, ...] = ()
     idle_rules: tuple[str, ...] = ()
+    constant_bytes: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     compared: Compared | None = None
     kept: Mapping[str, str] = field(default_factory=dict)

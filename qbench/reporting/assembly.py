@@ -26,7 +26,7 @@ from qbench.reporting.findings_view import findings_of, with_findings
 from qbench.reporting.format import SYMBOLS, counted
 from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Matrix, Report, group_causes, headline_of
-from qbench.reporting.trends import Trend, group_steps, trend_of
+from qbench.reporting.trends import Cost, Trend, cost_of, group_steps, trend_of
 from qbench.reporting.view import ABSENT, CellKey, Cells, CellView, MetricView, RunView, read_cell, read_run
 from qbench.tracking import (
     TREND_KEYS,
@@ -364,6 +364,7 @@ def build_report(
         repository=memory.repository,
         meanings=memory.meanings,
         past=tuple(past),
+        costs=_costs(chosen, views, cells),
         new_classes=new_classes,
         class_remedy=_class_remedy(past, views) if new_classes else "",
     )
@@ -399,6 +400,18 @@ def _class_remedy(past: Sequence[Cells], views: Sequence[RunView]) -> str:
     )
     before = next(earlier, "previous")
     return f"qbench compare {before} {now.id} --across{THEN}qbench accept {now.id} --what new"
+
+
+def _costs(runs: Sequence[Run], views: Sequence[RunView], cells: Sequence[CellView]) -> dict[CellKey, Cost]:
+    """The cost of each of ``cells``; of records as they are, whose seconds differ in every run."""
+    found: dict[CellKey, list[CellRecord | None]] = {cell.key: [None] * len(runs) for cell in cells if cell.metrics}
+    for place, run in enumerate(runs):
+        for record in run.cells:
+            key = CellKey(record.model, record.backend, record.schema, record.variant)
+            if key in found:
+                found[key][place] = record
+    costs = ((key, cost_of(records, views)) for key, records in found.items())
+    return {key: cost for key, cost in costs if cost is not None}
 
 
 def build_reports(runs: Sequence[Run], *, window: int = WINDOW, memory: Memory = NOTHING) -> tuple[Report, ...]:

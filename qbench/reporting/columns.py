@@ -136,7 +136,7 @@ _ALL = (
 )
 COLUMNS: Mapping[str, Column] = MappingProxyType({column.key: column for column in _ALL})
 
-_OUTSIDE_TABLES = ("remedy", "notices", "refusals", "refusal_count")
+_OUTSIDE_TABLES = ("remedy", "notices", "refusals", "refusal_count", "constant_bytes")
 """What pages show of a cell outside of tables."""
 
 READ = tuple(dict.fromkeys((*COMPARED_KEYS, *(name for column in _ALL for name in column.reads), *_OUTSIDE_TABLES)))

@@ -16,7 +16,7 @@ from qbench.reporting.places import TABS, Places, anchor_of, commit_address, lin
 from qbench.reporting.report import Report, alert_rows
 from qbench.reporting.run_comparison import Comparison, run_choice
 from qbench.reporting.terminal import class_sentence, next_steps
-from qbench.reporting.trends import StepGroup, Trend, is_eventful, places_of
+from qbench.reporting.trends import Cost, StepGroup, Trend, is_eventful, places_of
 from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView
 from qbench.storage import visible
 from qbench.tracking import GateRecord
@@ -297,6 +297,8 @@ def _environment() -> "Environment":
         _cells_of,
         _backends_of,
         _card_columns,
+        _costs_of,
+        _bytes_text,
         _model_state,
         _steps_of,
         _slowest_cells,
@@ -444,9 +446,20 @@ def _steps_of(report: Report, model: str) -> list[StepGroup]:
     return [StepGroup(position=g.position, run=g.run, steps=steps) for g, steps in groups if steps]
 
 
-def _slowest_cells(report: Report, model: str = "", count: int = 12) -> list[CellView]:
-    """The cells (of ``model``) that took longest in the newest run."""
-    timed = [c for c in report.cells if c.seconds and c.record.outcome != ABSENT and model in ("", c.key.model)]
+def _costs_of(report: Report, model: str) -> list[tuple[CellKey, Cost]]:
+    """The time and size of each cell of ``model``, the slowest first."""
+    found = [(key, cost) for key, cost in report.costs.items() if key.model == model]
+    return sorted(found, key=lambda one: (-one[1].times[-1], one[0]))
+
+
+def _bytes_text(size: int) -> str:
+    """``3.54 MB``, ``412 kB``."""
+    return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.3g} kB"
+
+
+def _slowest_cells(report: Report, count: int = 12) -> list[CellView]:
+    """The cells that took longest in the newest run."""
+    timed = [c for c in report.cells if c.seconds and c.record.outcome != ABSENT]
     return sorted(timed, key=lambda c: (-(c.seconds or 0.0), c.key))[:count]
 
 

@@ -8,7 +8,7 @@ from qbench.judging import IMPROVED, NO_LONGER_FAILS
 from qbench.number_text import percent, points
 from qbench.reporting.findings_view import Found
 from qbench.reporting.format import change_text, counted, value_text
-from qbench.reporting.trends import StepGroup, Trend
+from qbench.reporting.trends import Cost, StepGroup, Trend
 from qbench.reporting.view import ABSENT, CellKey, Cells, CellView, MetricView, RunView
 from qbench.tracking import Alert, Regression
 
@@ -40,6 +40,7 @@ class Report:
     ``regressions`` are results that got worse and stayed worse, or slid away from accepted ones, with their rulings.
     ``findings`` are about cells that were localised: which node went wrong, why, and what repairs the cell.
     ``past`` has the cells of each of ``runs``. ``repository`` shows commits; ``meanings`` explain schemas and metrics.
+    ``costs`` are time and size of each cell over the runs.
     ``new_classes``: environment classes for which nothing is accepted though something is for others: nothing gates
     drift there. ``class_remedy``: what to type then; empty elsewhere.
     """
@@ -63,6 +64,7 @@ class Report:
     repository: str = ""
     meanings: Mapping[str, str] = field(default_factory=dict)
     past: tuple[Cells, ...] = ()
+    costs: Mapping[CellKey, Cost] = field(default_factory=dict)
     new_classes: tuple[str, ...] = ()
     class_remedy: str = ""
 

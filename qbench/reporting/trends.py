@@ -1,12 +1,13 @@
 """The history of a cell: one trend for each metric, with its steps in each environment class and their causes."""
 
 import itertools
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from qbench.judging import FP32
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView
-from qbench.tracking import Alert, Kind, Series, steps_between
+from qbench.tracking import Alert, CellRecord, Kind, Series, steps_between
 
 #     band of a value = reference + Bonett–Price interval of (gains − losses) / n, 95 %, for shares of samples
 #
@@ -111,6 +112,59 @@ class Trend:
         return tuple(
             sorted(_by_class(self.points).values(), key=lambda points: points[-1].each[-1].position, reverse=True)
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Time and size of one cell over the runs that have them, oldest first; shown, never gated.
+
+    ``times``: milliseconds a sample on machines of the newest run's class, the newest at the end. ``size``: bytes of
+    the constants of the model as the backend runs it, 0: not known; ``before``: the size until the run ``resized``.
+    """
+
+    times: tuple[float, ...]
+    size: int = 0
+    before: int = 0
+    resized: RunView | None = None
+
+    @property
+    def usual(self) -> float | None:
+        """The median of the runs before the newest; None: there are none."""
+        return statistics.median(self.times[:-1]) if len(self.times) > 1 else None
+
+    @property
+    def line(self) -> str:
+        """The times as bars of text, from the least to the largest: at most 12, each the median of its runs."""
+        count = min(len(self.times), _BARS)
+        edges = [round(place * len(self.times) / count) for place in range(count + 1)] if count > 1 else []
+        levels = [statistics.median(self.times[a:b]) for a, b in itertools.pairwise(edges)]
+        low, high = (min(levels), max(levels)) if levels else (0.0, 0.0)
+        return "".join(
+            _LEVELS[round(7 * (level - low) / (high - low))] if high > low else _LEVELS[0] for level in levels
+        )
+
+
+_BARS, _LEVELS = 12, "▁▂▃▄▅▆▇█"
+
+
+def cost_of(records: Sequence[CellRecord | None], runs: Sequence[RunView]) -> Cost | None:
+    """The cost of a cell from its record in each run (None: not measured there); None: the newest has no time."""
+    last = next((record for record in reversed(records) if record is not None), None)
+    if last is None or "inference" not in last.seconds:
+        return None
+    times: list[float] = []
+    size, before = 0, 0
+    resized: RunView | None = None
+    for record, run in zip(records, runs, strict=True):
+        if record is None:
+            continue
+        samples = next((metric.n for metric in record.metrics.values()), 0)
+        if record.environment_class == last.environment_class and "inference" in record.seconds and samples > 0:
+            times.append(1000 * record.seconds["inference"] / samples)
+        here = record.constant_bytes or size
+        if here != size:
+            before, resized, size = size, run if size else None, here
+    return Cost(times=tuple(times), size=size, before=before, resized=resized) if times else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,17 @@ _ALWAYS = ("type", *AXES, "outcome", "headline", "rule", "gates", "notices", "re
 _NOT_MEASURED = frozenset((*_ALWAYS, "excused", "unfetched"))
 """The fields without numbers: a result in which one of them is unreadable can still be accepted."""
 
-_OPTIONAL = ("weight_macs", "kept", "compared", "rewritten", "calibrated", "idle_rules", "unfetched", "excused")
+_OPTIONAL = (
+    "constant_bytes",
+    "weight_macs",
+    "kept",
+    "compared",
+    "rewritten",
+    "calibrated",
+    "idle_rules",
+    "unfetched",
+    "excused",
+)
 """What is written only where it is not empty."""
 
 _GREEN = frozenset(outcome.value for outcome in Outcome if not outcome.is_red)
@@ -208,6 +218,7 @@ class CellRecord(
     refusals: tuple[str, ...] = ()
     refusal_count: Whole = 0
     seconds: dict[str, float] = {}
+    constant_bytes: Whole | None = None
     weight_macs: float | None = None
     kept: dict[str, str] = {}
     compared: Compared | None = None
@@ -348,7 +359,7 @@ class CellRecord(
 
 _MEASURED = (
     *("digests", "changed", "changed_count", "ties", "macs", "integer_macs", "weight_macs", "refusals", "seconds"),
-    *("kept", "compared", "rewritten", "idle_rules"),
+    *("kept", "compared", "rewritten", "idle_rules", "constant_bytes"),
 )
 """What a measurement and its record have under one name."""
 

@@ -204,3 +204,32 @@ def test_labels_of_machines_stand_between_their_neighbours():
     assert all(one[1] <= after[0] for one, after in itertools.pairwise(ends))
     assert ends[0][0] >= 0
     assert ends[-1][1] <= WIDTH
+
+
+def test_time_and_size_of_a_cell_are_followed_over_the_runs_of_one_class():
+    def cell(night: int):
+        more = {"seconds": {"inference": float(night)}, "constant_bytes": 4_000_000 if night < 4 else 1_000_000}
+        line = make_cell("m", "a", "s", 0.0, environment=OLD if night == 2 else NEW)
+        return line | (more if night else {"seconds": {}})
+
+    runs = [make_run([cell(night)], night) for night in range(6)]
+    report = build_report(runs)
+    (cost,) = report.costs.values()
+    assert cost.times == (1.0, 3.0, 4.0, 5.0)
+    assert cost.usual == 3.0
+    assert (cost.size, cost.before) == (1_000_000, 4_000_000)
+    assert cost.resized is not None
+    assert cost.resized.sha == runs[4].commit
+    assert len(cost.line) == 4
+    page = html_pages((report,))["models/m.html"]
+    assert "1.00 MB" in page
+    assert cost.line in page
+    unknown = [make_run([make_cell("m", "a", "s", 0.0) | {"seconds": {}}], night) for night in range(2)]
+    assert build_report(unknown).costs == {}
+
+
+def test_a_long_course_is_a_short_line():
+    runs = [make_run([make_cell("m", "a", "s", 0.0) | {"seconds": {"inference": 1.0 + n}}], n) for n in range(40)]
+    (cost,) = build_report(runs).costs.values()
+    assert len(cost.times) == 40
+    assert (len(cost.line), cost.line[0], cost.line[-1]) == (12, "▁", "█")

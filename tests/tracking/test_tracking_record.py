@@ -19,6 +19,7 @@ FULL = {
     "compared": Compared(backend="ort-cpu", elements=9, differing=1, first=FirstNode(origin="conv")),
     "rewritten": RewriteNote(policy="exact", nodes=4, passes=(PassNote(name="p", effect="exact", removed=1),)),
     "weight_macs": 0.5,
+    "constant_bytes": 4096,
     "idle_rules": ("rule 3 matches nothing",),
 }
 
