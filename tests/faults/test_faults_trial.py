@@ -47,7 +47,11 @@ def trial_at(name, *sites):
 def test_faults_of_weights_are_found_where_no_activation_has_stored_parameters(schema):
     """Such a network is many units, also where a pass broke one of them: regions of passes end at stored ones alone."""
     one = replace(ward(), schema=get_schema(schema), tries_effects=False)
-    for fault, site, cause in (("weight-transposed", "conv2", "layout or axis error"),):
+    for fault, site, cause in (
+        ("weight-transposed", "conv2", "layout or axis error"),
+        ("output-channels-shifted", "dense1", "layout or axis error"),
+        ("weight-scale-as-power-of-two", "conv2", "wrong scale"),
+    ):
         placed = Placed(fault=CATALOGUE[fault], sites=(site,), seed=1)
         assert site in placed.fault.sites(one.shared.quantized(one.schema, one.machine.capabilities).models["model"])
         trial = one.try_fault(placed, samples=8)

@@ -33,7 +33,7 @@ from qbench.diagnosis.hypotheses.hypothesis import (
 from qbench.diagnosis.hypotheses.layout import operand_orders, paddings, result_orders
 from qbench.diagnosis.hypotheses.memory import repeating, unread, unwritten
 from qbench.diagnosis.hypotheses.range import Cost, coarse, grid_costs, weight_costs
-from qbench.diagnosis.hypotheses.scale import operand_scales, scales, stored_scales
+from qbench.diagnosis.hypotheses.scale import operand_scales, scales, stored_scales, weight_scales
 from qbench.diagnosis.units import Captured
 from qbench.judging import Cause
 from qbench.numerics import Arithmetic
@@ -56,6 +56,7 @@ COUNTING = (
     Hypothesis("zero points of operands", zero_points),
     Hypothesis("biases", biases, by_element=True),
     Hypothesis("scales", scales, by_element=True),
+    Hypothesis("scales of the weights alone", weight_scales),
     Hypothesis("scales in a shorter type", stored_scales),
     Hypothesis("a narrow accumulator", registers, by_element=True),
     Hypothesis("padding", paddings),

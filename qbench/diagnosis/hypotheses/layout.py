@@ -203,7 +203,7 @@ def orders(array: Floats, *, weights: bool = False) -> Iterator[tuple[str, Float
 def _integers(inner: Interior, name: str) -> Iterator[tuple[str, Floats]]:
     """Constant weights with only their integers in another order: scales and zero points stay."""
     one = inner.operands[name]
-    if one.levels is None or one.grid is None or one.grid.axis is None or one.grid.block_size:
+    if one.levels is None or one.grid is None or one.grid.axis is None:
         return
     plain = dict(orders(dequantize(one.levels, one.grid), weights=True))
     groups = int_attribute(inner.node, "group", 1)

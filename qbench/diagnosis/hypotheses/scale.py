@@ -1,6 +1,7 @@
 """Scales of another channel, multipliers of few bits, operands that are not rescaled to one scale."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -22,17 +23,8 @@ def scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if product is None:
         return
     scales = product.scales
-    if scales.size > 1:
-        for words, other in {
-            "the scale of the next channel": np.roll(scales, -1),
-            "the scale of the channel before": np.roll(scales, 1),
-            "the first channel's scale in all": np.full_like(scales, scales[0]),
-            "the last channel's scale in all": np.full_like(scales, scales[-1]),
-            "the largest scale in all channels": np.full_like(scales, scales.max()),
-            "the mean scale in all channels": np.full_like(scales, scales.mean()),
-            "the scales in the opposite order": scales[::-1],
-        }.items():
-            yield from _scaled(facts, product, facts.along(other / scales), words)
+    for words, other in _of_other_channels(scales):
+        yield from _scaled(facts, product, facts.along(other / scales), words)
     for words, held in _stored(scales):
         yield from _scaled(facts, product, facts.along(held / scales), words)
     factor = fitted_factor(facts.real, facts.found, facts.inside)
@@ -40,6 +32,35 @@ def scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
         facts, product, np.asarray(factor), f"a multiplier {factor:.4g} times the right one", fitted=True
     )
     yield from multipliers(facts, product)
+
+
+def weight_scales(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The same of the weights where ``Product`` has nothing: the other operand is real, or an operator comes after."""
+    inner = facts.interior
+    one = None if inner is None or not facts.is_product or Product.of(facts) is not None else inner.operand(1)
+    if inner is None or one is None or one.grid is None or one.levels is None:
+        return
+    scales = np.asarray(one.grid.scale, np.float64)
+    channels = _of_other_channels(scales) if scales.ndim == 1 else ()
+    for words, other in (*channels, *_stored(scales)):
+        held = other.astype(np.float32)
+        if np.array_equal(held, one.grid.scale):
+            continue
+        values = {**facts.operands, one.name: dequantize(one.levels, replace(one.grid, scale=held))}
+        yield facts.weigh_reals(Cause.WRONG_SCALE, words, inner.run(values))
+
+
+def _of_other_channels(scales: Floats) -> Iterator[tuple[str, Floats]]:
+    """(words, scales) of a kernel that takes the scale of another channel."""
+    if scales.size < 2:
+        return
+    yield "the scale of the next channel", np.roll(scales, -1)
+    yield "the scale of the channel before", np.roll(scales, 1)
+    yield "the first channel's scale in all", np.full_like(scales, scales[0])
+    yield "the last channel's scale in all", np.full_like(scales, scales[-1])
+    yield "the largest scale in all channels", np.full_like(scales, scales.max())
+    yield "the mean scale in all channels", np.full_like(scales, scales.mean())
+    yield "the scales in the opposite order", scales[::-1]
 
 
 def _scaled(
