@@ -58,8 +58,17 @@ class Capturing(Closing):
         self._target, self._units, self._size = target, units, size
         self._timeout, self._stack = timeout, ExitStack()
 
-    def of(self, node: NodeErrors) -> Captured:
+    @property
+    def runs_in_parts(self) -> bool:
+        """Whether the samples are those of several runs of a graph with a fixed batch."""
+        return self._size is not None and self._size > 1
+
+    def of(self, node: NodeErrors, *, one_run: bool = False) -> Captured:
         """Inputs and results of ``node``, one of the given nodes.
+
+        Args:
+            node: one of them. one_run: of a graph with a fixed batch the samples of one run alone, which show a
+                sample whose values are in all others of its run.
 
         Raises:
             QbenchError: a backend does not run its unit.
@@ -69,7 +78,7 @@ class Capturing(Closing):
         runner = UnitRunner(target, unit, units.floats.get(unit.value), self._stack, self._timeout)
         own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         real = runner.steps(own)
-        kept = _kept(unit, [*own.values(), there, real], self._size)
+        kept = _kept(unit, [*own.values(), there, real], self._size, one_run=one_run)
         own, (there, real) = {name: kept(array) for name, array in own.items()}, map(kept, (there, real))
         again = runner.counted(own)
         aligned = all(name in units.aligned or name not in units.by_value for name in (unit.value, *unit.feeds))
@@ -117,17 +126,19 @@ def _by_sample(runs: Sequence[Mapping[str, Array]], names: Collection[str], coun
     return all(run[name].shape[:1] == (count,) for run in runs for name in names if name in run)
 
 
-def _kept(unit: QuantizedUnit, arrays: Sequence[Array], size: int | None) -> Callable[[Array], Array]:
+def _kept(
+    unit: QuantizedUnit, arrays: Sequence[Array], size: int | None, *, one_run: bool = False
+) -> Callable[[Array], Array]:
     """A function that selects samples of an array: of a large value the first, and those with most errors.
 
     Args:
         unit: whose values. arrays: its inputs, its result, and the values before rounding.
-        size: the fixed batch; None: it is free.
+        size: the fixed batch; None: it is free. one_run: only the samples of one run of it.
     """
     *_, found, real = arrays
     count = found.shape[0] if found.ndim else 0
     most = max(2, _ELEMENTS * count // found.size) if found.size > _ELEMENTS else count
-    single = size is not None and count > size and bool(_HOLDS_BATCH & set(unit.operators))
+    single = size is not None and count > size and (one_run or bool(_HOLDS_BATCH & set(unit.operators)))
     if ((count < 3 or most >= count) and not single) or any(not a.ndim or a.shape[0] != count for a in arrays):
         return lambda array: array
     off = (unit.rounded(real.reshape(found.shape)) != found).reshape(count, -1).sum(axis=1)

@@ -327,6 +327,9 @@ class LocalizedGraph(Closing):
     def _cause(self, node: NodeErrors, capturing: Capturing, correct: Arithmetic | None) -> NamedCause:
         try:
             named = name_cause(capturing.of(node), correct, original=self.target.original)
+            if named.cause is Cause.WRONG_KERNEL and capturing.runs_in_parts:
+                alone = name_cause(capturing.of(node, one_run=True), correct, original=self.target.original)
+                named = alone if alone.is_mistake else named
             if node.levels in self._broken and self._broken[node.levels].levels == node.levels and not named.is_mistake:
                 named = self._by_pass(node, correct) or named
         except Exception as error:  # one unit that fails must not prevent the causes of others
