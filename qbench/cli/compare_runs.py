@@ -161,7 +161,7 @@ def _numbers(metric: "MetricChange", *, with_pairs: bool = False) -> str:
 COMMAND = Command(
     name="compare",
     summary="compare two runs cell by cell",
-    example="qbench compare nightly-old.jsonl latest",
+    example="qbench compare last-green latest",
     declare=declare,
     execute=execute,
 )
