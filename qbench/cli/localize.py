@@ -3,7 +3,8 @@
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from qbench.diagnosis import RepeatableCell
     from qbench.judging import Errors, Finding, Measurement, NodeErrors, Repair, Verdict
     from qbench.quantization import Schema
+    from qbench.subjects import ZooModel
 
 
 # ``qbench localize``: from the arguments to a finding; nothing is printed here.
@@ -59,8 +61,8 @@ def localize_model(arguments: argparse.Namespace, report: Callable[[str], None])
     if arguments.replay:
         check_replay(Path(arguments.replay), cell.identity())
     report("running the cell")
-    measurement = cell.measured(cell.schema)
-    refuse_idle_rules(cell.schema.name, arguments.model, measurement.idle_rules)
+    measurement = cell.measured(cell.request.schema)
+    refuse_idle_rules(arguments.schema or "", arguments.model, measurement.idle_rules)
     _require_quantized(arguments, cell)
     verdict = cell.judge(measurement)
     options = LocalizeOptions(
@@ -80,15 +82,45 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     from qbench.evaluation import build_subject, subject_artifacts
     from qbench.judging import Tolerance
 
-    backend, schema = choose_backend(arguments.backend), choose_schema(arguments.schema)
-    _require_samples(arguments, schema)
-    metrics = names_of(arguments.metrics)
-    subject = build_subject(arguments.model, arguments.data, arguments.calib, metrics, arguments.calib_count)
+    backend, schema = choose_backend(arguments.backend), None
+    if arguments.schema:
+        schema = choose_schema(arguments.schema)
+        _require_samples(arguments, schema)
+    elif idle := [name for name in ("calib", "overrides", "replay") if getattr(arguments, name)]:
+        raise InputError(
+            f"Localising '{arguments.model}'",
+            found=f"--fp32 with --{idle[0]}",
+            expected="no settings of quantizing: the model is quantized already, and no schema can repair it",
+            remedy=f"Leave --{idle[0]} out.",
+        )
+    subject = build_subject(
+        arguments.fp32 or arguments.model,
+        arguments.data,
+        arguments.calib,
+        names_of(arguments.metrics),
+        arguments.calib_count,
+        given=arguments.model if arguments.fp32 else None,
+    )
+    if subject.given is not None:
+        subject = replace(subject, given=_in_pairs(subject.given, arguments.model))
     say_classes(subject.model, next(iter(subject.data.values())))
     cache = choose_cache(arguments.cache)
     tolerance = None if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
     artifacts = subject_artifacts(subject, backend, cache)
     return cell_without_suite(artifacts, backend, schema, tolerance=tolerance, threads=arguments.threads)
+
+
+def _in_pairs(given: "ZooModel", path: str) -> "ZooModel":
+    """``given`` with Q/DQ pairs around each operator, by which its values are compared one by one."""
+    from qbench.graph import Form, form_of
+    from qbench.quantization import quantize_model, read_plan
+
+    graphs = {name: load() for name, load in given.graphs.items()}
+    if not {form_of(model) for model in graphs.values()} & {Form.QOPERATOR, Form.INTEGER}:
+        return given
+    say(f"'{path}' is in operator form and is converted to Q/DQ pairs first")
+    made = {name: quantize_model(model, read_plan(model)) for name, model in graphs.items()}
+    return replace(given, graphs={name: partial(made.__getitem__, name) for name in made})
 
 
 def _require_samples(arguments: argparse.Namespace, schema: "Schema") -> None:
@@ -102,11 +134,14 @@ def _require_samples(arguments: argparse.Namespace, schema: "Schema") -> None:
 
 
 def _require_quantized(arguments: argparse.Namespace, cell: "RepeatableCell") -> None:
-    plans = cell.request.shared.quantized(cell.schema, cell.request.backend.capabilities).plans
+    schema = cell.request.schema
+    if schema is None:  # what came quantized was checked when it was read
+        return
+    plans = cell.request.shared.quantized(schema, cell.request.backend.capabilities).plans
     if not any(plan.quantized_units for plan in plans.values()):
         raise InputError(
             f"Localising '{arguments.model}'",
-            found=f"nothing of it is quantized under schema '{cell.schema.name}'",
+            found=f"nothing of it is quantized under schema '{schema.name}'",
             expected="at least one quantized operator, because only changes by quantization are localized",
             remedy="Name another schema or model; 'qbench quantize --why' says why each operator stays in float.",
         )
@@ -128,10 +163,12 @@ _HEADER = (
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench localize``."""
-    declare_model(parser, "a float ONNX file")
+    declare_model(parser, "an ONNX file, float or with --fp32 quantized already")
     declare_backend(parser)
-    parser.add_argument(
-        "--schema", metavar="S", required=True, help="quantize the model with this schema: a name or a .toml"
+    quantized = parser.add_mutually_exclusive_group(required=True)
+    quantized.add_argument("--schema", metavar="S", help="quantize the model with this schema: a name or a .toml")
+    quantized.add_argument(
+        "--fp32", metavar="MODEL", help="the float model that MODEL, which is quantized already, is compared with"
     )
     declare_data(parser, "scored samples", is_required=True)
     declare_calibration(parser)

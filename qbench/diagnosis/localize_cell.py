@@ -20,6 +20,7 @@ from qbench.errors import InputError, QbenchError, require_count, require_type
 from qbench.evaluation import Request, Subject, SubjectArtifacts, environment_here, subject_artifacts
 from qbench.graph import node_key, producer, values_by_name
 from qbench.judging import (
+    GIVEN,
     Cause,
     Cell,
     Decision,
@@ -178,7 +179,7 @@ def localize(
 def cell_without_suite(
     subject: Subject | SubjectArtifacts,
     backend: Backend | str,
-    schema: Schema | str,
+    schema: Schema | str | None,
     *,
     tolerance: Tolerance | None = None,
     threads: int = 1,
@@ -186,13 +187,13 @@ def cell_without_suite(
     """A cell that is judged against a present fp32 run, and can be measured again under another schema.
 
     Args:
-        subject, backend, schema, tolerance, threads: as of ``localize``.
+        subject, backend, tolerance, threads: as of ``localize``. schema: too; None: the model came quantized.
 
     Raises:
         InputError: an unknown name, or a model that is quantized already.
     """
     require_count("Localizing in a cell", "threads", threads)
-    backend, schema = as_backend(backend), as_schema(schema)
+    backend, schema = as_backend(backend), None if schema is None else as_schema(schema)
     shared = subject_artifacts(subject, backend)
     shared.require_float()
     tolerance = tolerance or Tolerance()
@@ -216,7 +217,7 @@ def cell_without_suite(
 
     return RepeatableCell(
         request=Request(
-            cell=Cell("localize", shared.subject.model.id, backend.name, schema.name),
+            cell=Cell("localize", shared.subject.model.id, backend.name, GIVEN if schema is None else schema.name),
             shared=shared,
             backend=backend,
             schema=schema,

@@ -18,6 +18,7 @@ from qbench.backends import (
 )
 from qbench.errors import InputError
 from qbench.evaluation import Quantized, Request, Rewriting, rewrite_quantized, steps_of
+from qbench.graph import constant_value, consumers, node_key, own_copy, producer, values_by_name
 from qbench.interpreter import KernelWrapper
 from qbench.metrics import Differences, count_differences
 from qbench.number_text import rough_percent
@@ -195,6 +196,55 @@ def _written(request: Request) -> Quantized:
     return request.shared.quantized(request.schema, request.backend.capabilities)
 
 
+_CLIPS = ("Relu", "Clip")
+FOLDED = "qbench_folded_into"
+"""Metadata: the operator into whose range a tool folded this Relu or Clip, whose result is that operator's then."""
+
+
+def _with_folded_clips(lifted: ir.Model, partner: ir.Model) -> ir.Model:
+    """``lifted`` with each Relu or Clip of its float partner that a tool folded into the range of a value.
+
+    Such a tool removes the operator, as the ends of the range clip the value; without it the float graph would compute
+    other numbers than the quantized one means.
+    """
+    theirs, copy = values_by_name(partner), own_copy(lifted)
+    ours = values_by_name(copy)
+    for name, value in ours.items():
+        maker, clip = value.producer(), _folded_clip(theirs.get(name), ours)
+        if maker is None or clip is None or maker.op_type in _CLIPS:
+            continue
+        ends = [constant_value(one) for one in clip.inputs[1:]]
+        if any(end is None and one is not None for end, one in zip(ends, clip.inputs[1:], strict=True)):
+            continue  # ends that are computed are not those of a range
+        bounds = [
+            None if end is None else ir.val(f"{name}_end_{place}", const_value=ir.tensor(end))
+            for place, end in enumerate(ends)
+        ]
+        for bound in bounds:
+            if bound is not None:
+                copy.graph.register_initializer(bound)
+        value.name = f"{name}_unclipped"
+        node = ir.node(clip.op_type, [value, *bounds], clip.attributes, name=f"{name}_clipped")
+        (result,) = node.outputs
+        result.name, result.shape, result.type = name, value.shape, value.type
+        ir.convenience.replace_all_uses_with(value, result, replace_graph_outputs=True)
+        node.replace_input_with(0, value)
+        node.metadata_props[FOLDED] = node_key(maker)
+        copy.graph.insert_after(maker, node)
+    return copy
+
+
+def _folded_clip(value: ir.Value | None, ours: Mapping[str, ir.Value]) -> ir.Node | None:
+    """The Relu or Clip that computes ``value`` of the partner, or alone reads it and has left no value in ``ours``."""
+    maker = producer(value)
+    if value is None or (maker is not None and maker.op_type in _CLIPS):
+        return maker
+    readers = [node for node, place in consumers(value) if place == 0]
+    if len(readers) != 1 or len(value.uses()) != 1 or readers[0].op_type not in _CLIPS:
+        return None
+    return None if readers[0].outputs[0].name in ours else readers[0]
+
+
 def targets_of(request: Request) -> Mapping[str, Target]:
     """Graph → target, in the order of the model's graphs.
 
@@ -208,7 +258,11 @@ def targets_of(request: Request) -> Mapping[str, Target]:
     comparator = request.comparator
     must_equal = comparator is not None and comparator.criterion.is_exact and watches_itself(comparator.backend)
     if request.schema is None:
-        originals = {name: plannable(model) for name, model in request.shared.given.models.items()}
+        partners = request.subject.model.graphs
+        originals = {
+            name: _with_folded_clips(plannable(model), partners[name]())
+            for name, model in request.shared.given.models.items()
+        }
     else:
         originals = dict(request.shared.planned(request.schema.canonical))
     return {

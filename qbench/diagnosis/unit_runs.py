@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Executor, Feeds, for_many_sessions, get_backend, in_slices
 from qbench.diagnosis.engine.client import Timeout, UnitSession, no_timeout
-from qbench.diagnosis.target import Target
+from qbench.diagnosis.target import FOLDED, Target
 from qbench.diagnosis.units import QuantizedUnit, levels_without_unit, quantized_units, real_units
 from qbench.graph import constant_value, grid_of, is_constant, node_key, producer, values_by_name, with_shapes
 from qbench.judging import Unaligned
@@ -175,7 +175,11 @@ class Units:
         """
         original = with_shapes(target.original)
         known = values_by_name(original)
-        results = {node_key(node): str(node.outputs[0].name) for node in original.graph if len(node.outputs) == 1}
+        results = {
+            node.metadata_props.get(FOLDED, node_key(node)): str(node.outputs[0].name)
+            for node in original.graph
+            if len(node.outputs) == 1
+        }
         found = (*quantized_units(target.quantized), *real_units(target.quantized))
         units = tuple(replace(unit, represents=results.get(unit.origin, unit.represents)) for unit in found)
         by_value = {unit.value: unit for unit in units}

@@ -25,10 +25,11 @@ QUANTIZED_VERBS = {
     "eval": ("{kind}.onnx", *DATA, "--fp32", "cnn.onnx"),
     "quantize": ("{kind}.onnx", "--read"),
     "lint": ("{kind}.onnx",),
+    "localize": ("{kind}.onnx", *DATA, "--fp32", "cnn.onnx", "--samples", "16"),
     "rewrite": ("{kind}.onnx", "--policy", "rounding", "-o", "r.onnx", "--check", *DATA),
     "diff": ("{kind}.onnx", *DATA, "--right", "backend=ort-cpu-noopt"),
 }
-"""Those of a file that came quantized: it has no float values to profile, and no schema that localize could change."""
+"""Those of a file that came quantized: it has no float values to profile."""
 REFUSED = {
     "quantize": ("{kind}.onnx", "--profile", "p.json", "--schema", SCHEMA, "-o", "q.onnx"),
     "localize": ("{kind}.onnx", *DATA, *CALIBRATED),
@@ -123,6 +124,28 @@ def test_a_suite_takes_models_of_all_kinds(own, project):
     cells = [line for line in map(json.loads, newest.read_text().splitlines()) if line["type"] == "cell"]
     assert {cell["model"] for cell in cells} == set(KINDS)
     assert {cell["outcome"] for cell in cells} == {"passed"}
+
+
+@pytest.mark.parametrize("kind", CAME_QUANTIZED)
+def test_no_node_is_suspected_of_a_relu_that_a_tool_folded_into_a_range(own, qbench, kind):
+    """ONNX Runtime's quantizer removes Relu where the range begins at 0: fp32 has it, and the values agree."""
+    own(kind)
+    code, out, err = qbench("localize", *filled(QUANTIZED_VERBS["localize"], kind), "--json")
+    assert code == 0, err
+    finding = json.loads(out)["finding"]
+    assert finding["suspects"] == []
+    assert sum("Conv" in node["operators"] for node in finding["nodes"]) == 3
+    assert all(node["cumulative"]["sqnr_db"] > 30 for node in finding["nodes"])
+
+
+@pytest.mark.parametrize("more", ["--calib", "--overrides", "--replay"])
+def test_a_file_that_came_quantized_has_no_schema_to_change(own, qbench, more):
+    own("ort-qdq")
+    arguments = filled(QUANTIZED_VERBS["localize"], "ort-qdq")
+    code, out, err = qbench("localize", *arguments, more, "cnn-cal.npz" if more == "--calib" else "new.toml")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert f"found --fp32 with {more}" in err
+    assert not Path("new.toml").exists()
 
 
 def test_outputs_whose_size_depends_on_numbers_are_not_compared_one_by_one(own, qbench):

@@ -92,8 +92,8 @@ class RepeatableCell:
             )
         return self.request.schema
 
-    def measured(self, schema: Schema) -> Measurement:
-        """The measurement under ``schema``; artifacts of another schema than the cell's are not kept.
+    def measured(self, schema: Schema | None) -> Measurement:
+        """The measurement under ``schema`` (None: as it came); artifacts of another than the cell's are not kept.
 
         Raises:
             QbenchError: it cannot be quantized or run.
@@ -101,7 +101,7 @@ class RepeatableCell:
         try:
             return measure_request(replace(self.request, schema=schema))
         finally:
-            if schema != self.request.schema:
+            if schema is not None and schema != self.request.schema:
                 self.request.shared.forget(schema, self.request.backend.capabilities)
 
     def identity(self) -> dict[str, str]:
