@@ -568,13 +568,14 @@ def _unexplained(course: _Course, arrived: _Beyond, steps: Sequence[_Found], num
     assert accepted is not None
     recent = statistics.median(arrived.values[place] for place in places[-course.confirm :])
     loss = series.worsening(accepted, recent)
-    lost = loss - sum(share for _, share in _explaining(course, steps, (accepted, loss, kind), number))
+    lost = loss - sum(share for _, share in _explaining(course, steps, (accepted, loss, kind), number, arrived))
     if lost < least:
         return None
     just_before = [place for place in places[max(first - course.confirm, 0) : first] if arrived.kinds[place] == kind]
     good = just_before[-1] if just_before else -1
     after = statistics.median_low(arrived.values[place] for place in places[first:])
-    if just_before:
+    is_known = any(one.is_open(number) and one.good < bad and good < one.bad for one in steps)  # a slide on top of it
+    if just_before and not is_known:
         before = statistics.median_low(arrived.values[place] for place in just_before)
         jump = min(series.worsening(arrived.values[good], arrived.values[bad]), series.worsening(before, after))
         if jump >= max(least, _ONE_COMMIT * lost):
@@ -626,14 +627,18 @@ def _recent(course: _Course) -> float:
 
 
 def _explaining(
-    course: _Course, steps: Iterable[_Found], loss_of: tuple[float, float, str], number: int = _NOW
+    course: _Course,
+    steps: Iterable[_Found],
+    loss_of: tuple[float, float, str],
+    number: int = _NOW,
+    arrived: _Arrived | None = None,
 ) -> list[tuple[_Found, float]]:
     """(step, its share of a loss) of those that are not part of a slide at arrival ``number``.
 
     Those are large ones, and those with an annotation. What a step lost above the accepted result is no loss to that.
 
     Args:
-        loss_of: (accepted, how much worse than that it is, the samples).
+        loss_of: (accepted, how much worse than that it is, the samples). arrived: the points then; None: all.
     """
     accepted, loss, kind = loss_of
     series, found = course.series, []
@@ -644,7 +649,11 @@ def _explaining(
         if series.points.kinds[step.bad][1] != kind:
             continue
         begin = step.before if series.worsening(accepted, step.before) > 0 else accepted
-        share = max(series.worsening(begin, step.after), 0.0)
+        if arrived is None:
+            level = list(series.points.values[step.bad : step.bad + _LONG])
+        else:
+            level = arrived.between(step.bad, len(arrived.kinds), kind)[:_LONG]
+        share = max(series.worsening(begin, statistics.median_low(level or [step.after])), 0.0)
         if step.alert.state in _RULED or share >= _SMALL_STEP * loss:
             found.append((step, share))
     return found

@@ -122,6 +122,14 @@ def test_a_slide_names_no_commit_with_and_without_an_accepted_result(start):
     assert (slide.kind, slide.state) == (Kind.SLIDE, State.ACCEPTED)
 
 
+def test_what_slides_on_below_a_step_is_a_slide_and_no_second_step():
+    hits = [392] * 8 + [386] * 14 + [385] * 6 + [384] * 6
+    step, slide = alerts([night(day, value) for day, value in enumerate(hits)], accepted(392))
+    assert (step.kind, step.suspects, step.after) == (Kind.STEP, (COMMITS[8],), 386 / 400)
+    assert (slide.kind, slide.suspects) == (Kind.SLIDE, ())
+    assert slide.before - slide.after == pytest.approx(2 / 400), "without the loss of the step"
+
+
 def test_a_slide_that_came_back_is_fixed():
     stairs = [392] * 10 + [391] * 6 + [390] * 6
     runs = [night(day, hits) for day, hits in enumerate(stairs + [392] * 3)]
