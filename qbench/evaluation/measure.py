@@ -15,12 +15,14 @@ from qbench.evaluation.versus_backend import BackendComparison
 from qbench.graph import Form, constant_bytes, values_by_name
 from qbench.host import processor_class
 from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement
-from qbench.metrics import Answers, Score, packed_answers, score
+from qbench.metrics import Against, Answers, Score, packed_answers, score
 from qbench.number_text import counted
 from qbench.storage import Cache
-from qbench.subjects import task_answers
+from qbench.subjects import Samples, task_answers
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from qbench.quantization import Schema
 
 FLOAT_BACKEND = "ort-cpu"
@@ -143,7 +145,8 @@ def measure_request(request: Request) -> Measurement:
     subject = shared.subject
     task, timer = subject.model.task, request.timer
     reference = {name: task_answers(task, stored) for name, stored in request.reference.items()}
-    for runs in (backend, *(() if request.comparator is None else (request.comparator.backend,))):
+    others = () if request.comparator is None else (request.comparator.backend,)
+    for runs in (backend, *others, *(() if request.rival is None else (request.rival,))):
         _refuse_slow(subject, runs, shared.macs)
     started = timer()
     quantized, rewritten = None, None
@@ -168,6 +171,7 @@ def measure_request(request: Request) -> Measurement:
         compared = None if comparison is None else comparison.finished()
         finished = timer()
         answers = {name: shared.with_likelihoods(given, runners, subject.data[name]) for name, given in answers.items()}
+        rival = {} if request.rival is None else _answers_of(request, request.rival, graphs, samples)
     changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
     today = _of_today(request, reference)
     of_rules = backend.digests if isinstance(backend, HasRuleDigests) else {}
@@ -192,7 +196,32 @@ def measure_request(request: Request) -> Measurement:
         kept={name: packed_answers(given) for name, given in answers.items()} if request.keeps_answers else {},
         rewritten=rewritten,
         calibrated=_calibrated(request),
+        rival=tuple(
+            _score(request, use, answers[use.data], rival[use.data])
+            for use in subject.metrics
+            if rival and use.metric.against is Against.LABELS and not use.metric.of_run
+        ),
     )
+
+
+def _answers_of(
+    request: Request, backend: Backend, graphs: "Mapping[str, ir.Model]", samples: Mapping[str, Samples]
+) -> Mapping[str, Answers]:
+    """The answers of ``backend`` to the same samples by the same quantized graphs.
+
+    Raises:
+        InputError: no metric of the subject counts against labels, so that nobody can be worse.
+    """
+    if not any(use.metric.against is Against.LABELS for use in request.subject.metrics):
+        raise InputError(
+            f"Comparing '{request.cell}' with '{backend.name}'",
+            found="no metric that counts against labels",
+            expected="one, for 'no_worse_than' compares losses",
+            remedy="Add a metric such as top1, or use 'close_to'.",
+        )
+    with ExitStack() as stack:
+        runners = prepare_runners(backend, graphs, stack, threads=request.threads)
+        return {name: request.subject.model.task.answer(runners, data) for name, data in samples.items()}
 
 
 def _refuse_slow(subject: Subject, backend: Backend, macs: int) -> None:

@@ -36,6 +36,7 @@ class Request:
         schema: None runs a model as it is: the float one, or the given one where the schema of ``cell`` is ``given``.
         rewriting: what runs behind the quantizer; None: nothing.
         comparator: the backend that a quantized cell is compared with; None: it is not compared.
+        rival: a backend that runs the same quantized model on the same samples, which the cell must not be worse than.
         keeps_answers: whether the measurement carries the answers themselves.
         recalibrated: the variant of the suite that the calibration samples are of; empty: they are the model's own.
         timer: seconds on a monotonic clock.
@@ -50,6 +51,7 @@ class Request:
     rewriting: Rewriting | None = None
     threads: int = 1
     comparator: Comparator | None = None
+    rival: Backend | None = None
     keeps_answers: bool = False
     recalibrated: str = ""
     timer: Callable[[], float] = time.perf_counter

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from qbench.judging.measurement import RewriteNote as RewriteNote
     from qbench.judging.measurement import parts_of_counts as parts_of_counts
     from qbench.judging.measurement import parts_of_scores as parts_of_scores
+    from qbench.judging.rules import DEFAULT_TOLERANCE as DEFAULT_TOLERANCE
     from qbench.judging.rules import Allowance as Allowance
     from qbench.judging.rules import Limit as Limit
     from qbench.judging.rules import QuarantineEntry as QuarantineEntry

@@ -107,6 +107,11 @@ def too_far() -> str:
     )
 
 
+def worse_than(rival: str, backend: str) -> str:
+    """The next step for a cell that loses more than another backend does on the same samples."""
+    return f"find what differs: qbench diff MODEL --data D --calib D2 --left backend={rival} --right backend={backend}"
+
+
 def unequal(backend: str) -> str:
     """Two backends with different results of one graph, which accepting does not change."""
     return (

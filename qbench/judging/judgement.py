@@ -17,7 +17,7 @@ from qbench.judging.drift import (
     unequal_text,
 )
 from qbench.judging.expectation import Expectation, State, accepted_on, inherited
-from qbench.judging.loss import judge_score, with_improvement
+from qbench.judging.loss import judge_score, rival_gate, with_improvement
 from qbench.judging.measurement import Measurement
 from qbench.judging.rules import QuarantineEntry, Rules, Tolerance
 from qbench.judging.verdict import (
@@ -130,12 +130,13 @@ def judge(
     scores = [judge_score(score, tolerance, rules, expectation) for score in measurement.scores]
     moved = moves_of(measurement, expectation, rules)
     calibration = calibration_gates(measurement, expectation, rules, moved)
-    gates = (*scores, *others, *calibration, *_memory_gates(measurement, expectation, rules))
+    rivals = [rival_gate(score, rules) for score in measurement.rival]
+    gates = (*scores, *others, *rivals, *calibration, *_memory_gates(measurement, expectation, rules))
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
     rule = " and ".join(rules_of_loss) or tolerance.text
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
     worse = name is not None and expectation.accepted[name].is_worse(measurement)
-    verdict = _by_gates(measurement, gates, rule, node_id, whole=expectation.whole, worse=worse)
+    verdict = _by_gates(measurement, gates, rule, node_id, whole=expectation.whole, worse=worse, rival=rules.rival)
     verdict = replace(verdict, moved=moved)
     verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
@@ -252,7 +253,7 @@ def _memory_gates(measurement: Measurement, expectation: Expectation, rules: Rul
 
 
 def _by_gates(
-    measurement: Measurement, gates: tuple[Gate, ...], rule: str, node_id: str, *, whole: bool, worse: bool
+    measurement: Measurement, gates: tuple[Gate, ...], rule: str, node_id: str, *, whole: bool, worse: bool, rival: str
 ) -> Verdict:
     """The first broken gate decides; ``rule`` is named when none is; ``worse``: whether a metric is, than accepted."""
     drifted = any(gate.kind == "drift" and gate.state is GateState.BROKEN for gate in gates)
@@ -269,6 +270,9 @@ def _by_gates(
     elif broken.kind == "equality" and measurement.compared is not None:
         outcome, headline = Outcome.FAILED, f"{unequal_text(measurement.compared)}: {broken.rule}"
         remedy = remedies.unequal(broken.metric)
+    elif broken.kind == "rival":
+        outcome, headline = Outcome.FAILED, f"{broken.detail.partition(';')[0]}: {broken.rule}"
+        remedy = remedies.worse_than(rival, measurement.cell.backend)
     elif broken.kind == "limit":
         outcome, headline, remedy = Outcome.FAILED, breach(measurement, broken), remedies.too_far()
     elif broken.kind in FAILING:

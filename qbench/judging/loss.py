@@ -93,6 +93,23 @@ def retrained_gate(score: Score, tolerance: Tolerance, decision: Decision = POIN
     return replace(gate, kind="fp32", detail=gate.detail.replace(" against fp32 ", " against the stored fp32 ", 1))
 
 
+def rival_gate(score: Score, rules: Rules) -> Gate:
+    """Whether the cell is worse than the backend ``rules.rival`` by no more than the margin, on the same samples.
+
+    Args:
+        score: against labels, counted against the other backend's answers.
+
+    The rule of ONNX Runtime's tests of its QNN provider: three runs, of the float model, and of the quantized one on a
+    trusted backend and on the one under test. Decision and statistics are those of a loss.
+    """
+    margin = rules.rival_margin or Tolerance()
+    gate = loss_gate(score, margin, rules.decision)
+    detail = gate.detail.replace(" against fp32 ", f" against {rules.rival} ", 1)
+    proven = f", {PROVEN}" if gate.rule.endswith(PROVEN) else ""
+    rule = f"no_worse_than {rules.rival} by {short_percent(margin.value)} ({margin.rule}){proven}"
+    return replace(gate, kind="rival", detail=detail, rule=rule)
+
+
 def _state(score: Score, margin: Fraction, shown: LossEvidence | None, decision: Decision) -> GateState:
     if shown is not None and decision.by is not DecisionRule.POINT:
         return _BY_EVIDENCE[decision.by, shown.evidence]

@@ -153,6 +153,8 @@ class Measurement:
         compared: the comparison with another backend; None: the suite asks for none.
         rewritten: the effect of passes after the quantizer; None: none ran.
         calibrated: the ranges that the schema's qparams come from; None: it needs none.
+        rival: the scores against labels, counted against the answers of the backend that the cell must not be worse
+            than: its hits are ``reference_hits``. Empty: the suite names none. No record has them, only their gates.
     """
 
     cell: Cell
@@ -174,6 +176,7 @@ class Measurement:
     kept: Mapping[str, str] = field(default_factory=dict)
     rewritten: RewriteNote | None = None
     calibrated: Calibrated | None = None
+    rival: tuple[Score, ...] = field(default=(), compare=False)
 
     @property
     def planned_share(self) -> float:

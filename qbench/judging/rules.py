@@ -93,6 +93,8 @@ class Rules:
         ranges: share of its span by which a calibrated range may differ from the accepted one.
         limits: metric, as the suite writes it → the limit of that distance; others are shown and do not gate.
         equivalents: groups of environment classes whose results are comparable (``cell.are_equivalent``).
+        rival: the backend whose loss on the same samples that of the cell may exceed by ``rival_margin`` at most;
+            empty: none.
     """
 
     integer_macs: float = DEFAULT_INTEGER_MACS
@@ -105,6 +107,8 @@ class Rules:
     allowance: Allowance = IDENTICAL
     equivalents: tuple[tuple[str, ...], ...] = ()
     limits: Mapping[str, Limit] = field(default_factory=dict)
+    rival: str = ""
+    rival_margin: "Tolerance | None" = None
 
     def __post_init__(self) -> None:
         for name in ("integer_macs", "agreement", "ranges"):

@@ -45,7 +45,7 @@ class GateState(enum.Enum):
     INCONCLUSIVE = "inconclusive"  # by the decision "ci": too few samples to decide
 
 
-FAILING = ("loss", "floor", "limit", "equality")
+FAILING = ("loss", "floor", "limit", "equality", "rival")
 """The gates that fail a cell, whatever was accepted for it."""
 
 

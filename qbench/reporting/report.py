@@ -92,6 +92,7 @@ TITLES = {
     "floor": "Agrees with fp32 less than its accepted floor",
     "limit": "Is farther from fp32 than its limit",
     "equality": "Differs from another backend",
+    "rival": "Loses more than another backend on the same samples",
     "failed": "Fails for another reason",
     "expired": "Fails, and the date of its quarantine entry has passed",
     "calibration": "Its calibration differs from the accepted one",
@@ -110,6 +111,7 @@ SHORT = {
     "floor": "below the agreement floor",
     "limit": "beyond its limit",
     "equality": "different from another backend",
+    "rival": "worse than another backend",
     "failed": "for another reason",
     "expired": "with an expired quarantine entry",
     "calibration": "with another calibration",
@@ -125,7 +127,7 @@ def cause_name(cell: CellView) -> str:
     """Why ``cell`` is red, a key of ``TITLES``: its outcome, or the kind of its first broken gate."""
     first = next((gate for gate in cell.record.gates if gate.state == "broken"), None)
     if cell.record.outcome == "failed":
-        if first is None or first.kind not in ("loss", "floor", "limit", "equality"):
+        if first is None or first.kind not in ("loss", "floor", "limit", "equality", "rival"):
             return "failed"
         strict = first.kind == "loss" and "decision strict" in first.rule
         return "unproven" if strict and "INCONCLUSIVE" in first.detail else first.kind

@@ -191,6 +191,7 @@ class Bench:
             rewriting=rewriting_of(planned.passes, known.passes, f"Running '{cell}'"),
             threads=self.suite.table.threads,
             comparator=comparator,
+            rival=known.backends.get(planned.rules.rival) if planned.rules.rival else None,
             keeps_answers=planned.rules.allowance.keeps_answers,
             recalibrated=planned.recalibrated,
             timer=self._settings.timer,

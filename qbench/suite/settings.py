@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from qbench.errors import InputError, unknown_name
-from qbench.judging import Allowance, Cell, Criterion, Decision, DecisionRule, Limit, Rules
+from qbench.judging import (
+    DEFAULT_TOLERANCE,
+    Allowance,
+    Cell,
+    Criterion,
+    Decision,
+    DecisionRule,
+    Limit,
+    Rules,
+    Tolerance,
+)
 from qbench.storage import value_from_table
 from qbench.suite.catalogues import Catalogues
 
@@ -46,6 +56,25 @@ class ProbabilityLimits:
         Allowance(absolute=self.absolute, relative=self.relative)  # refuses the impossible
 
 
+EqualTo = str | Mapping[str, str] | None
+"""A backend for all cells, or backends by pattern of cells."""
+
+
+NoWorseThan = str | Mapping[str, Any] | None
+"""A backend for all cells, ``{ backend, margin }``, or either by pattern of cells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """A ``no_worse_than``: the other backend, and by how much of its score a cell may be worse on the same samples."""
+
+    backend: str
+    margin: float = DEFAULT_TOLERANCE
+
+    def __post_init__(self) -> None:
+        Tolerance(self.margin)  # refuses the impossible
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer(Generic[T]):
     """The values of ``key`` in the table ``owner`` (``suite smoke``, ``model m``): pattern (``""``: all) → value."""
@@ -68,7 +97,11 @@ def by_pattern(value: Any, *keys: str) -> Mapping[str, Any]:  # noqa: ANN401
 
 
 def layers_of(
-    owner: str, decision: DecisionSetting, flips: FlipsSetting, probabilities: ProbabilitiesSetting
+    owner: str,
+    decision: DecisionSetting,
+    flips: FlipsSetting,
+    probabilities: ProbabilitiesSetting,
+    no_worse_than: NoWorseThan,
 ) -> tuple[Layer[Any], ...]:
     """One layer per setting of a table.
 
@@ -80,10 +113,12 @@ def layers_of(
         Allowance(flips=count)  # refuses the impossible
     moves = by_pattern(probabilities, "absolute", "relative")
     limits = {pattern: _limits(pattern, table) for pattern, table in moves.items()}
+    rivals = {pattern: _rival(pattern, one) for pattern, one in by_pattern(no_worse_than, "backend", "margin").items()}
     return (
         Layer(key="decision", owner=owner, values=by_pattern(decision)),
         Layer(key="flips", owner=owner, values=counts),
         Layer(key="probabilities", owner=owner, values=limits),
+        Layer(key="no_worse_than", owner=owner, values=rivals),
     )
 
 
@@ -99,6 +134,9 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
     decided = None if cell.is_fp32 else won.get("decision")
     flips, flips_rule = won.get("flips", (None, "default"))
     limits, moves_rule = won.get("probabilities", (None, "default"))
+    rival, rival_rule = won.get("no_worse_than", (None, "default"))
+    if cell.is_fp32 or (rival is not None and rival.backend == cell.backend):
+        rival = None
     return replace(
         rules,
         decision=Decision() if decided is None else Decision(*decided),
@@ -109,6 +147,27 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
             flips_rule=flips_rule,
             moves_rule=moves_rule,
         ),
+        rival="" if rival is None else rival.backend,
+        rival_margin=Tolerance() if rival is None else Tolerance(rival.margin, rival_rule),
+    )
+
+
+def _rival(pattern: str, written: object) -> Rival:
+    """``written`` as the other backend and the margin for the cells of ``pattern`` (``""``: for all).
+
+    Raises:
+        InputError: it is neither a name nor a table of a backend and a margin.
+    """
+    where = f"'{pattern}' of no_worse_than" if pattern else "no_worse_than"
+    if isinstance(written, str):
+        return Rival(backend=written)
+    if isinstance(written, Mapping):
+        return value_from_table(Rival, written, where)
+    raise InputError(
+        f"Reading {where}",
+        found=f"{written!r}",
+        expected="a backend, or a table of a backend and a margin",
+        remedy='Write "ort-cpu-precise" or { backend = "ort-cpu-precise", margin = 0.005 }.',
     )
 
 
@@ -134,7 +193,6 @@ def _limits(pattern: str, table: object) -> ProbabilityLimits:
 # Layers: nothing < suite < model. In one table the first key that matches a cell wins, as with tolerances. The backend
 # ``""`` removes the criterion of the suite.
 
-EqualTo = str | Mapping[str, str] | None
 CloseTo = Mapping[str, Any] | None
 
 

@@ -22,6 +22,7 @@ from qbench.suite.settings import (
     EqualTo,
     FlipsSetting,
     Layer,
+    NoWorseThan,
     ProbabilitiesSetting,
     criteria_of,
     criterion_for,
@@ -70,11 +71,11 @@ class ModelTable:
     """A ``[[model]]`` of a suite.
 
     ``tolerance`` is one number for the model, or numbers by backend, by schema or by a ``backend+schema`` pattern
-    (first match wins). ``equal_to``, ``close_to``, ``decision``, ``flips`` and ``probabilities`` have the same form
-    (see ``settings``). Its shares, ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same
-    metrics. ``samples`` is the number of scored samples, spread evenly over the data. A variant replaces
-    ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and ``backends``. ``fp32`` names the
-    float model that this one is a quantized form of, or is false if there is none.
+    (first match wins). ``equal_to``, ``close_to``, ``no_worse_than``, ``decision``, ``flips`` and ``probabilities``
+    have the same form (see ``settings``). Its shares, ``backends`` and ``schemas`` replace the suite's, ``limits``
+    those of the same metrics. ``samples`` is the number of scored samples, spread evenly over the data. A variant
+    replaces ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and ``backends``. ``fp32``
+    names the float model that this one is a quantized form of, or is false if there is none.
     """
 
     id: str
@@ -84,6 +85,7 @@ class ModelTable:
     tolerance: float | Mapping[str, float | CellTolerance] | None = None
     equal_to: EqualTo = None
     close_to: CloseTo = None
+    no_worse_than: NoWorseThan = None
     decision: DecisionSetting = None
     flips: FlipsSetting = None
     probabilities: ProbabilitiesSetting = None
@@ -141,7 +143,8 @@ class ModelTable:
 
     def layers(self) -> tuple[Layer[Any], ...]:
         """Its settings of single cells."""
-        return layers_of(f"model {self.id}", self.decision, self.flips, self.probabilities)
+        settings = (self.decision, self.flips, self.probabilities, self.no_worse_than)
+        return layers_of(f"model {self.id}", *settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +159,7 @@ class SuiteTable:
         backends, schemas: that every model is measured with. passes: policies of rewriting for quantized cells; empty:
             not rewritten. fp32: whether each backend also runs the float model.
         equal_to, close_to: the criteria by which quantized cells are compared with another backend.
+        no_worse_than: the backend whose loss on the same samples that of quantized cells may exceed by a margin.
         decision, flips, probabilities: how loss and drift are decided.
         equivalents: groups of processors, or of patterns of environment classes, whose results are comparable.
         reference: the backend whose fp32 run makes references and profiles.
@@ -167,6 +171,7 @@ class SuiteTable:
     tolerance: float | None = None
     equal_to: EqualTo = None
     close_to: CloseTo = None
+    no_worse_than: NoWorseThan = None
     decision: DecisionSetting = None
     flips: FlipsSetting = None
     probabilities: ProbabilitiesSetting = None
@@ -193,7 +198,7 @@ class SuiteTable:
         require_finite(self.limits)
         require_known_policies("the suite", self.passes)
         criteria_of("suite", "", self.equal_to, self.close_to)  # refuses the impossible
-        layers_of("", self.decision, self.flips, self.probabilities)  # likewise
+        layers_of("", self.decision, self.flips, self.probabilities, self.no_worse_than)  # likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +254,9 @@ class Suite:
 
     def layers(self) -> tuple[Layer[Any], ...]:
         """Its settings of single cells."""
-        return layers_of(f"suite {self.name}", self.table.decision, self.table.flips, self.table.probabilities)
+        table = self.table
+        settings = (table.decision, table.flips, table.probabilities, table.no_worse_than)
+        return layers_of(f"suite {self.name}", *settings)
 
     def own_tolerance(self) -> Tolerance | None:
         """The suite's tolerance, when it sets one."""

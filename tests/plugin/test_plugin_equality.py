@@ -1,5 +1,7 @@
 """A cell beside another backend, from outside: equal, unequal with number and node, close by steps, refused."""
 
+import re
+
 import pytest
 
 ENGINES = """
@@ -220,3 +222,74 @@ def test_a_criterion_without_meaning_stops_before_the_first_cell(project):
     result = project.run()
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["*cell 'tiny_a::twin+w8a8_asym_pc': found 'twin' compared with itself*"])
+
+
+def rival_gate(project):
+    (line,) = project.lines(kind="cell")
+    (gate,) = [gate for gate in line["gates"] if gate["kind"] == "rival"]
+    return line, gate
+
+
+def test_a_cell_as_good_as_its_rival_passes(project):
+    ask(project, "twin", 'no_worse_than = "ort-cpu"')
+    assert project.accept().ret == 0
+    assert project.run().ret == 0
+    line, gate = rival_gate(project)
+    assert (line["outcome"], gate["state"], gate["metric"]) == ("passed", "holds", "top1")
+    assert "losses 0, gains 0" in gate["detail"]
+    hits = line["metrics"]["top1"]["hits"]
+    assert f"top1 {hits}/400" in gate["detail"]
+    assert f"against ort-cpu {hits}/400" in gate["detail"]
+    assert gate["rule"] == "no_worse_than ort-cpu by 0.5 % (model tiny_a)"
+
+
+def test_a_cell_worse_than_its_rival_fails_though_its_tolerance_to_fp32_admits_it(project):
+    ask(project, "off", 'no_worse_than = { backend = "ort-cpu", margin = 0.2 }')
+    project.accept()
+    line, gate = rival_gate(project)
+    assert (line["outcome"], gate["state"]) == ("accepted", "holds")
+    ask(project, "off", 'no_worse_than = { "off" = "ort-cpu" }')
+    result = project.run()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line, gate = rival_gate(project)
+    assert [one["kind"] for one in line["gates"] if one["state"] == "broken"] == ["rival"]
+    assert line["outcome"] == "failed"
+    assert gate["rule"] == "no_worse_than ort-cpu by 0.5 % (model tiny_a::off)"
+    # by hand: the rival's right answers of its cell, and the pairs of the two
+    ask(project, "twin", "")
+    project.run("--qbench-missing=warn")
+    (other,) = project.lines(kind="cell")
+    theirs, ours = (one["metrics"]["top1"]["hits"] for one in (other, line))
+    assert f"top1 {ours}/400" in gate["detail"]
+    assert f"against ort-cpu {theirs}/400" in gate["detail"]
+    losses, gains = (int(re.search(rf"{word} (\d+)", gate["detail"])[1]) for word in ("losses", "gains"))
+    assert losses - gains == theirs - ours
+    result.stdout.fnmatch_lines(["*qbench diff MODEL *--left backend=ort-cpu --right backend=off*"])
+
+
+def test_a_rival_that_is_the_cell_itself_or_is_for_float_asks_nothing(project):
+    ask(project, "twin", 'no_worse_than = "twin"')
+    assert project.accept().ret == 0
+    (line,) = project.lines(kind="cell")
+    assert not [gate for gate in line["gates"] if gate["kind"] == "rival"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ('no_worse_than = "ort-cpuu"', "unknown backend 'ort-cpuu'*Did you mean 'ort-cpu'?"),
+        ('no_worse_than = { "twinn" = "ort-cpu" }', "unknown cell 'twinn'"),
+    ],
+)
+def test_a_rival_that_cannot_be_is_refused_before_anything_runs(project, asked, words):
+    ask(project, "twin", asked)
+    result = project.run()
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([f"*no_worse_than of model tiny_a*{words}*"])
+
+
+def test_losses_are_compared_only_where_labels_are(project):
+    ask(project, "twin", 'no_worse_than = "ort-cpu"')
+    project.write_suite(project.suite_path.read_text().replace('["top1", "agreement"]', '["agreement"]'))
+    result = project.run()
+    result.stdout.fnmatch_lines(["*found no metric that counts against labels*"])
