@@ -210,7 +210,7 @@ def _answers_of(
     """The answers of ``backend`` to the same samples by the same quantized graphs.
 
     Raises:
-        InputError: no metric of the subject counts against labels, so that nobody can be worse.
+        InputError: no metric of the subject counts against labels, so that there is no loss to compare.
     """
     if not any(use.metric.against is Against.LABELS for use in request.subject.metrics):
         raise InputError(
