@@ -53,7 +53,7 @@ def test_the_index_says_what_the_files_say(tmp_path, place):
 
 
 def test_what_the_documentation_does_sees_the_newest_run(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "docs/trends.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/history.md").read_text()
     (snippet,) = [one for one in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "HistoryIndex" in one]
     monkeypatch.chdir(tmp_path)
     nights(Path("reports/history"), 3)
