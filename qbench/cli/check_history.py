@@ -60,8 +60,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _rank(one: "Regression") -> tuple[bool, bool]:
-    """What is to be looked at first, what has come back last."""
-    return not one.is_new, one.alerts[0].state.value == "fixed"
+    """What is to be looked at first, what has ended last."""
+    return not one.is_new, one.alerts[0].state.value in ("fixed", "accepted")
 
 
 def _incomplete(trends: Trends) -> Iterator[str]:
