@@ -375,10 +375,12 @@ def _linked(text: object, report: Report) -> str:
 def _glossary(report: Report, model: str = "") -> list[tuple[str, str]]:
     """(name, one line) of the schemas and metrics of the cells (of ``model``), and of a variant, where known."""
     cells = [cell for cell in report.cells if model in ("", cell.key.model)]
-    names = [cell.key.schema for cell in cells] + [metric.name for cell in cells for metric in cell.metrics]
+    names = [cell.key.schema for cell in cells] + [
+        metric.name.partition("@")[0] for cell in cells for metric in cell.metrics
+    ]
     found = [(name, report.meanings[name]) for name in dict.fromkeys(names) if name in report.meanings]
     variants = dict.fromkeys(cell.key.variant for cell in cells if cell.key.variant)
-    return [*found, *((f"+{name}", f"with the settings of the variant '{name}' in the suite") for name in variants)]
+    return [*found, *((name, f"with the settings of the variant '{name}' in the suite") for name in variants)]
 
 
 def _in_script(text: str) -> str:

@@ -204,7 +204,7 @@ def _is_named(record: CellRecord) -> bool:
 # predictions numbers of what their digests say. Two runs differ in a cell where its predictions or values do, as
 # ``tracking.compare_runs`` finds it. A cell with one state needs no values.
 
-CHOICE_BYTES = 50_000
+CHOICE_BYTES = 40_000
 """The data of more runs than fit are left out, the oldest first."""
 
 

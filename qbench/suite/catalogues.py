@@ -79,9 +79,9 @@ def meanings(known: Catalogues, schemas: Iterable[str], metrics: Iterable[str]) 
         with suppress(QbenchError):
             found.setdefault(name, known.schemas.get(name).summary)
     for name in metrics:
-        base, _, data = name.partition("@")
+        base = name.partition("@")[0]
         with suppress(QbenchError):
-            found[name] = known.metrics.get(base).summary + (f"; on the samples of {data}" if data else "")
+            found.setdefault(base, known.metrics.get(base).summary)
     return found
 
 

@@ -335,5 +335,5 @@ def test_schemas_and_metrics_are_explained_where_they_are_known():
         words = dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", pages[path]))
         assert words["w8a8_sym_pc"] == "weights &lt;int8&gt;", path
         assert words["top1"] == "Top-1 accuracy"
-        assert "+half" in words
+        assert "half" in words
         assert "other" not in words
