@@ -39,7 +39,7 @@ class UnavailableError(QbenchError):
 
 
 class NotFetchedError(UnavailableError):
-    """A package could not be downloaded: the cells that need it are skipped with this reason."""
+    """A package could not be downloaded, or is not installed: the cells that need it are skipped with this reason."""
 
 
 class StoreError(QbenchError):

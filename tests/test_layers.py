@@ -48,6 +48,7 @@ BREAKS = [
     ("Numerics know arrays only", "qbench.numerics", "onnx_ir", None),
     ("Only the plugin knows pytest", "qbench.suite", "pytest", None),
     ("Only backends and the probe know ONNX Runtime", "qbench.graph", "onnxruntime", None),
+    ("Only backends know OpenVINO", "qbench.graph", "openvino", None),
     (WORKER, WORKER_MODULE, "qbench.errors", None),
     ("The package never imports the zoo", "qbench.suite", "qbench_zoo", None),
     ("The zoo is a guest: it sees subjects and what lies below them", "qbench_zoo", "qbench.faults", None),

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.errors import InputError, QbenchError, UnsupportedError, nearest
+from qbench.errors import InputError, NotFetchedError, QbenchError, UnsupportedError, nearest
 from qbench.graph import AnyModel, Capabilities, as_model, fixed_batch, node_key, values_by_name, with_shapes
 from qbench.host import package_versions
 
@@ -378,6 +378,20 @@ def versions_of(backend: Backend) -> dict[str, str]:
     if isinstance(backend, RemoteBackend):
         return dict(backend.package_versions())
     return package_versions(backend.packages)
+
+
+def not_installed(error: Exception, *, extra: str, backend: str) -> NotFetchedError:
+    """The error for an engine whose import failed with ``error``; cells of ``backend`` are skipped with it.
+
+    Args:
+        error: an ImportError, or an OSError where a library does not load. extra: of qbench, which installs the engine.
+    """
+    return NotFetchedError(
+        f"Preparing a model on '{backend}'",
+        found=" ".join(str(error).split())[:300],
+        expected="its engine to be installed",
+        remedy=f"Install it: pip install 'pytest-qbench[{extra}]'.",
+    )
 
 
 # Messages of an engine that does not load a model: it is unsupported, or the graph is invalid. The difference matters:

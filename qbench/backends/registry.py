@@ -37,6 +37,12 @@ def _ort_cpu_qoperator() -> "Backend":
     return LoweredOrtBackend()
 
 
+def _openvino(name: str, precision: str) -> "Backend":
+    from qbench.backends.openvino import OpenvinoBackend
+
+    return OpenvinoBackend(name=name, precision=precision)
+
+
 def _integer(name: str, make: Callable[[], "Arithmetic"] | None = None) -> "Backend":
     from qbench.backends.integer import IntegerBackend
     from qbench.numerics import get_arithmetic
@@ -80,6 +86,8 @@ _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
         "ort-cpu-precise": _ort_cpu_precise,
         "ort-cpu-qoperator": _ort_cpu_qoperator,
         "onnx-reference": _onnx_reference,
+        "openvino": partial(_openvino, "openvino", "f32"),
+        "openvino-bf16": partial(_openvino, "openvino-bf16", "bf16"),
         **{f"integer-{name}": partial(_integer, name) for name in _ARITHMETICS},
         **{f"{_PARTITIONED}{path.stem}": partial(device_backend, path) for path in sorted(_DEVICES.glob("*.toml"))},
     }

@@ -121,8 +121,8 @@ def subject_artifacts(
 ) -> SubjectArtifacts:
     """What cells of ``subject`` on ``backend`` share; artifacts are returned as they are.
 
-    The fp32 reference is that of this very backend where it runs float models, so that losses and gains are those of
-    quantization; else that of ``FLOAT_BACKEND``.
+    The fp32 reference is that of this very backend where it runs float models and gives the values inside them, so that
+    losses and gains are those of quantization; else that of ``FLOAT_BACKEND``.
 
     Raises:
         InputError: it is not a subject.
@@ -131,7 +131,8 @@ def subject_artifacts(
         return subject
     remedy = "Make one with qbench.evaluation.build_subject."
     require_type(_MEASURING, subject, Subject, expected="a Subject: a model with its data and metrics", remedy=remedy)
-    float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
+    can = backend.capabilities
+    float_backend = backend if Form.FLOAT in can.forms and can.taps else get_backend(FLOAT_BACKEND)
     return SubjectArtifacts(subject, cache or Cache.default(), float_backend, str(environment_here(float_backend)))
 
 

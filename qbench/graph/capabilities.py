@@ -42,6 +42,7 @@ class Capabilities:
         tables: whether it computes functions of one 8-bit value (sigmoid, tanh, …) by table, or at all.
         max_opset: of the default ONNX domain, for graphs it is handed.
         max_macs: the largest network, in multiply-accumulates of one sample, that it runs in useful time; None: any.
+        taps: whether it gives values inside a graph; without, another backend observes the ranges of float models.
     """
 
     forms: frozenset[Form] = frozenset({Form.FLOAT, Form.QDQ})
@@ -61,3 +62,4 @@ class Capabilities:
     tables: bool = True
     max_opset: int = 24
     max_macs: int | None = None
+    taps: bool = True
