@@ -11,16 +11,14 @@ from qbench.cli.history_files import RUN_NAMES, declare_annotations, declare_his
 from qbench.cli.options import declare_baselines
 from qbench.cli.printing import print_commands, print_json, put, say
 from qbench.errors import InputError
+from qbench.lazy import gc_paused
+from qbench.reporting import ALL_KINDS, GITHUB, KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qbench.reporting import Memory, Report
     from qbench.tracking import Run
-
-KINDS = ("html", "md", "png")
-SMALL_KINDS = ("badge", "comment")
-GITHUB = "github"
 
 
 def declare_output(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +33,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report",
         action="append",
-        choices=(*KINDS, *SMALL_KINDS, GITHUB),
+        choices=ALL_KINDS,
         help=f"write only this kind; repeatable (default: {', '.join(KINDS)}); badge: badge.json for shields.io; "
         "comment: comment.md for a pull request; github: annotations, and the job's summary",
     )
@@ -60,8 +58,6 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         StoreError: the folder cannot be written, or a baseline is damaged.
         IncomparableError: not one cell of the two runs can be compared.
     """
-    from qbench.tracking import gc_paused
-
     folder = Path(arguments.output)
     with gc_paused():
         written = _draw_comparison(arguments, folder) if arguments.compare else _draw_history(arguments, folder)

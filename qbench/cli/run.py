@@ -19,8 +19,9 @@ from qbench.cli.options import (
     with_hint,
 )
 from qbench.cli.printing import complain, print_json, print_tones, put, say
-from qbench.cli.report import KINDS, declare_output
+from qbench.cli.report import declare_output
 from qbench.errors import InputError
+from qbench.reporting import KINDS
 from qbench.storage import neutral_line
 
 if TYPE_CHECKING:

@@ -10,7 +10,17 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph import INTEGER_DOMAIN, OPERATORS, PRODUCTS, Form, IntegerForm, constant_value, form_of, node_key
+from qbench.graph import (
+    INTEGER_DOMAIN,
+    OPERATORS,
+    PRODUCTS,
+    Form,
+    IntegerForm,
+    constant_value,
+    form_of,
+    input_at,
+    node_key,
+)
 from qbench.interpreter import Summing, float_operator, sum_shape, summing
 from qbench.numerics import Arithmetic, MultiplierForm, QParams, QType, real_multiplier, scaler, short_multiplier
 from qbench.passes import lower_to_integers
@@ -104,7 +114,7 @@ def integer_products(model: ir.Model) -> tuple[tuple[IntegerProduct, ...], tuple
 
 
 def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
-    weight, x_zero = _constant(node, places.weight), _constant(node, places.x_zero)
+    weight, x_zero = (constant_value(input_at(node, place)) for place in (places.weight, places.x_zero))
     x = node.inputs[0]
     levels = "" if x is None or x.dtype is None else x.dtype.numpy().name
     levels = levels or ("uint8" if x_zero is None else x_zero.dtype.name)
@@ -120,7 +130,7 @@ def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
     columns = order.columns(weight.astype(np.int64))
     count = columns.shape[1]
     low, high = _ends(x, levels)
-    bias = None if places.bias is None else _constant(node, places.bias)
+    bias = None if places.bias is None else constant_value(input_at(node, places.bias))
     return IntegerProduct(
         node=node_key(node),
         operator=float_operator(node),
@@ -128,9 +138,9 @@ def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
         weights=weight.dtype.name,
         low=low,
         high=high,
-        x_zero=_first(x_zero, 0) if x_zero is not None or _absent(node, places.x_zero) else None,
+        x_zero=_first(x_zero, 0) if x_zero is not None or input_at(node, places.x_zero) is None else None,
         weight=columns,
-        weight_zero=_spread(_constant(node, places.weight_zero), count),
+        weight_zero=_spread(constant_value(input_at(node, places.weight_zero)), count),
         bias=_spread(bias, count),
         scales=_scales(node, places, count),
         output=_output(node, places),
@@ -145,14 +155,14 @@ def _ends(x: ir.Value | None, levels: str) -> tuple[int, int]:
     node = None if x is None else x.producer()
     if node is None or node.op_type != "Clip":
         return low, high
-    ends = [_constant(node, place) for place in (1, 2)]
+    ends = [constant_value(input_at(node, place)) for place in (1, 2)]
     return max(low, _first(ends[0], low)), min(high, _first(ends[1], high))
 
 
 def _scales(node: ir.Node, places: _Places, count: int) -> tuple[float, npt.NDArray[np.float64], float] | None:
     if places.scales is None:
         return None
-    x, w, y = (_constant(node, place) for place in places.scales)
+    x, w, y = (constant_value(input_at(node, place)) for place in places.scales)
     if x is None or w is None or y is None:
         return None
     return float(x.reshape(-1)[0]), np.broadcast_to(w.astype(np.float64).reshape(-1), (count,)), float(y.reshape(-1)[0])
@@ -161,18 +171,10 @@ def _scales(node: ir.Node, places: _Places, count: int) -> tuple[float, npt.NDAr
 def _output(node: ir.Node, places: _Places) -> QParams | None:
     if places.scales is None or places.output_zero is None:
         return None
-    scale, zero = _constant(node, places.scales[2]), _constant(node, places.output_zero)
+    scale, zero = (constant_value(input_at(node, place)) for place in (places.scales[2], places.output_zero))
     if scale is None or zero is None:
         return None
     return QParams(float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0]), QType.parse(zero.dtype.name))
-
-
-def _constant(node: ir.Node, place: int) -> npt.NDArray[Any] | None:
-    return constant_value(node.inputs[place]) if place < len(node.inputs) else None
-
-
-def _absent(node: ir.Node, place: int) -> bool:
-    return place >= len(node.inputs) or node.inputs[place] is None
 
 
 def _spread(values: npt.NDArray[Any] | None, count: int) -> Ints:

@@ -4,18 +4,18 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.faults.fault import (
-    Array,
     Fault,
     GraphEdit,
     Random,
     Stage,
     Story,
+    grid_behind,
     grid_in_front,
     pair_in_front,
     put_constant,
     quantizer_behind,
 )
-from qbench.graph import clip_of_levels, constant_value, grid_of, only_consumer
+from qbench.graph import clip_of_levels, constant_value, grid_of, input_at, only_consumer
 from qbench.judging import Cause
 from qbench.numerics import QParams
 
@@ -38,23 +38,14 @@ def _clip_behind(node: ir.Node) -> ir.Node | None:
     return _clip_of_reals(node) or clip_of_levels(quantizer)
 
 
-def _end(clip: ir.Node, index: int) -> Array | None:
-    return constant_value(clip.inputs[index]) if index < len(clip.inputs) else None
-
-
 def _has_clip(node: ir.Node) -> bool:
     return _clip_behind(node) is not None
 
 
-def _grid(node: ir.Node) -> QParams | None:
-    quantizer = quantizer_behind(node)
-    return None if quantizer is None else grid_of(quantizer)
-
-
 def _upper_level(node: ir.Node) -> int | None:
     """The level above which the result is clipped, where that is below its grid's highest."""
-    clip, grid = _clip_behind(node), _grid(node)
-    high = None if clip is None or clip.op_type == "Relu" else _end(clip, 2)
+    clip, grid = _clip_behind(node), grid_behind(node)
+    high = None if clip is None or clip.op_type == "Relu" else constant_value(input_at(clip, 2))
     if clip is None or grid is None or grid.axis is not None or high is None:
         return None
     level = int(high) if high.dtype.kind in "iu" else round(float(high) / float(grid.scale)) + int(grid.zero_point)
@@ -67,11 +58,11 @@ def _has_upper(node: ir.Node) -> bool:
 
 def _has_level_clip(node: ir.Node) -> bool:
     """Whether levels are clipped in the middle of their grid, and the operand has another grid."""
-    quantizer, before, grid = quantizer_behind(node), grid_in_front(node, 0), _grid(node)
+    quantizer, before, grid = quantizer_behind(node), grid_in_front(node, 0), grid_behind(node)
     if quantizer is None or before is None or grid is None or before.axis is not None or grid.axis is not None:
         return False
     clip = clip_of_levels(quantizer)
-    return clip is not None and _end(clip, 2) is not None and before.scale != grid.scale
+    return clip is not None and constant_value(input_at(clip, 2)) is not None and before.scale != grid.scale
 
 
 def _chained(node: ir.Node) -> ir.Node | None:
@@ -91,7 +82,7 @@ def _only_pair(quantizer: ir.Node) -> ir.Node | None:
 
 def _joined(node: ir.Node) -> list[tuple[int, ir.Node]]:
     """Of a Concat: its operands whose levels nothing else reads, with their quantizers."""
-    if node.op_type != "Concat" or _grid(node) is None:
+    if node.op_type != "Concat" or grid_behind(node) is None:
         return []
     found = []
     for index in range(len(node.inputs)):
@@ -116,14 +107,16 @@ def _holds_back(first: QParams | None, last: QParams | None) -> bool:
 
 
 def _narrower(node: ir.Node) -> list[tuple[int, ir.Node]]:
-    return [(index, quantizer) for index, quantizer in _joined(node) if _holds_back(grid_of(quantizer), _grid(node))]
+    return [
+        (index, quantizer) for index, quantizer in _joined(node) if _holds_back(grid_of(quantizer), grid_behind(node))
+    ]
 
 
 def _is_narrower(node: ir.Node) -> bool:
     """Whether a chain of two grids starts or ends here, of which the first holds back what the second lets through."""
     second = _chained(node)
     if second is not None:
-        return _holds_back(_grid(node), grid_of(second))
+        return _holds_back(grid_behind(node), grid_of(second))
     return bool(_narrower(node))
 
 
@@ -157,10 +150,10 @@ def _keep_name(quantizer: ir.Node, clip: ir.Node) -> None:
 
 
 def _no_upper(node: ir.Node, _: Random) -> None:
-    clip, grid = _clip_behind(node), _grid(node)
+    clip, grid = _clip_behind(node), grid_behind(node)
     assert clip is not None
     assert grid is not None
-    high = _end(clip, 2)
+    high = constant_value(input_at(clip, 2))
     assert high is not None
     top = grid.qmax if high.dtype.kind in "iu" else np.finfo(np.float32).max
     put_constant(clip, 2, np.array(top, high.dtype))
@@ -168,17 +161,17 @@ def _no_upper(node: ir.Node, _: Random) -> None:
 
 def _on_other_grid(node: ir.Node, _: Random) -> None:
     """The upper limit as a level of the operand's grid."""
-    quantizer, before, grid = quantizer_behind(node), grid_in_front(node, 0), _grid(node)
+    quantizer, before, grid = quantizer_behind(node), grid_in_front(node, 0), grid_behind(node)
     assert quantizer is not None
     assert before is not None
     assert grid is not None
     clip = clip_of_levels(quantizer)
     assert clip is not None
-    high = _end(clip, 2)
+    high = constant_value(input_at(clip, 2))
     assert high is not None
     real = (int(high) - int(grid.zero_point)) * float(grid.scale)
     level = round(real / float(before.scale)) + int(before.zero_point)
-    low = _end(clip, 1)
+    low = constant_value(input_at(clip, 1))
     least = grid.qmin if low is None else int(low)
     put_constant(clip, 2, np.array(np.clip(level, least, grid.qmax), high.dtype))
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError, unknown_name
-from qbench.numerics.arithmetic import Arithmetic, Dequantizing, NotANumber, ZeroPoint, machine_for
+from qbench.numerics.arithmetic import Arithmetic, Dequantizing, NotANumber, ZeroPoint, arithmetic_for
 from qbench.numerics.qparams import Floats, QParams
 from qbench.numerics.qtype import QType, qtype_of
 from qbench.numerics.rounding import fused_multiply_add, round_reals
@@ -89,21 +89,21 @@ def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | 
     """``x`` on the grid, as ONNX QuantizeLinear: float32 division, half to even, then the zero point, saturated.
 
     Args:
-        x: real array, taken as float32. Infinities saturate; NaN becomes qmin, as in ONNX Runtime, or what the machine
-            makes of it.
+        x: real array, taken as float32. Infinities saturate; NaN becomes qmin, as in ONNX Runtime, or what the
+            arithmetic makes of it.
         qparams: the grid.
-        arithmetic: a machine, or its name, whose ``quantizing`` replaces the rule above; None: that rule.
+        arithmetic: an arithmetic or its name, whose ``quantizing`` replaces the rule above; None: that rule.
 
     Returns:
         An array of x's shape and the grid's storage dtype.
 
     Raises:
-        InputError: there is no such machine.
+        InputError: there is no such arithmetic.
         ValueError: the parameters do not fit the shape.
     """
     real = np.asarray(x, np.float32)
     if arithmetic is not None:
-        return _quantized_by(real, qparams, machine_for(arithmetic, "QuantizeLinear"))
+        return _quantized_by(real, qparams, arithmetic_for(arithmetic, "QuantizeLinear"))
     scale, point = qparams.expanded(real.shape)
     # Rounded values beyond 2^24 saturate on a grid of 16 bits, so that float32 holds every sum that matters there.
     counting = np.float32 if qparams.qtype.bits <= 16 else np.float64
@@ -117,9 +117,9 @@ def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | 
     return np.asarray(levels.astype(qparams.qtype.storage_dtype))
 
 
-def _quantized_by(real: FloatArray, qparams: QParams, machine: Arithmetic) -> npt.NDArray[Any]:
+def _quantized_by(real: FloatArray, qparams: QParams, arithmetic: Arithmetic) -> npt.NDArray[Any]:
     """In float32: x / s or x · (1 / s), the zero point before or behind the rounding."""
-    rule, (low, high) = machine.quantizing, machine.limits(qparams)
+    rule, (low, high) = arithmetic.quantizing, arithmetic.limits(qparams)
     scale, point = qparams.expanded(real.shape)
     with np.errstate(over="ignore", invalid="ignore"):
         ratio = np.divide(real, scale, dtype=np.float32)
@@ -146,16 +146,16 @@ def dequantize(q: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str 
     Args:
         q: levels.
         qparams: their grid.
-        arithmetic: a machine, or its name, whose ``dequantizing`` replaces the rule above; None: that rule.
+        arithmetic: an arithmetic or its name, whose ``dequantizing`` replaces the rule above; None: that rule.
 
     Raises:
-        InputError: there is no such machine.
+        InputError: there is no such arithmetic.
         ValueError: numbers that are no levels of the grid, or parameters that do not fit the shape.
     """
     levels = np.asarray(q)
     _require_levels(levels, qparams.qtype)
     scale, point = qparams.expanded(levels.shape)
-    dequantizing = machine_for(arithmetic, "DequantizeLinear").dequantizing if arithmetic else Dequantizing.CENTRED
+    dequantizing = arithmetic_for(arithmetic, "DequantizeLinear").dequantizing if arithmetic else Dequantizing.CENTRED
     if dequantizing is Dequantizing.FUSED:
         moved = np.asarray(scale * point.astype(np.float32), np.float32)
         return fused_multiply_add(levels.astype(np.float32), scale, -moved)

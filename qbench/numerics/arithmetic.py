@@ -23,7 +23,7 @@ from qbench.storage import digest_plain, read_toml, table_from_value, toml_text,
 
 
 class MultiplierForm(enum.Enum):
-    """What a machine keeps of the real multiplier M.
+    """What an arithmetic keeps of the real multiplier M.
 
     EXACT: M itself, a rational. FLOAT32, FLOAT64: a float, multiplied in floats. FIXED: M = m · 2⁻ⁿ with
     2^(bits−1) ≤ m < 2^bits. FRACTION: M = m · 2⁻ᵇⁱᵗˢ, the same shift for every M, m ≥ 1 and below 2³¹. SHORT: Glow's
@@ -109,7 +109,7 @@ class Scaling:
         inverted: scales of a CHAIN that are reciprocals of reciprocals.
 
     Raises:
-        ValueError: settings that no machine has together.
+        ValueError: settings that no arithmetic has together.
     """
 
     form: MultiplierForm
@@ -209,7 +209,7 @@ class Adding:
         operands: of HEADROOM: how each is brought to the common scale; None: as their sum is to the output's.
 
     Raises:
-        ValueError: settings that no machine has together.
+        ValueError: settings that no arithmetic has together.
     """
 
     scheme: AddScheme
@@ -489,7 +489,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """One machine.
+    """The rules by which one engine or device computes with integers.
 
     Args:
         name: how backends and suites call it.
@@ -510,7 +510,7 @@ class Arithmetic:
         overrides: nodes that count otherwise; the first that applies holds.
 
     Raises:
-        ValueError: settings, an override's included, that no machine has together.
+        ValueError: settings, an override's included, that no arithmetic has together.
     """
 
     name: str
@@ -584,19 +584,19 @@ def get_arithmetic(name: str) -> Arithmetic:
     """The arithmetic called ``name``, installed extensions included.
 
     Raises:
-        InputError: no such machine; the nearest name is suggested.
+        InputError: no such arithmetic; the nearest name is suggested.
     """
     return catalogue(known_extensions()).get(name)
 
 
-def machine_for(arithmetic: Arithmetic | str, operator: str) -> Arithmetic:
+def arithmetic_for(arithmetic: Arithmetic | str, operator: str) -> Arithmetic:
     """The arithmetic, or the one of that name, for ``operator`` (``Conv``) in a node without a name.
 
     Raises:
-        InputError: no such machine.
+        InputError: no such arithmetic.
     """
-    machine = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
-    return machine.at(operator, "")
+    arithmetic = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
+    return arithmetic.at(operator, "")
 
 
 def list_arithmetics() -> tuple[str, ...]:
@@ -608,7 +608,7 @@ def load_arithmetic(path: Path | str) -> Arithmetic:
     """The arithmetic in the TOML file at ``path``; its name is that of the file.
 
     Raises:
-        InputError: no such file, another name in it, an unknown key, or settings that no machine has together.
+        InputError: no such file, another name in it, an unknown key, or settings that no arithmetic has together.
     """
     file = Path(path)
     where, table, name = f"arithmetic '{file.name}'", read_toml(file), file.name.removesuffix(SUFFIX)

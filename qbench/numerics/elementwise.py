@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics.affine import dequantize, quantize
-from qbench.numerics.arithmetic import AddScheme, Arithmetic, MultiplierForm, machine_for
+from qbench.numerics.arithmetic import AddScheme, Arithmetic, MultiplierForm, arithmetic_for
 from qbench.numerics.qparams import QParams
 from qbench.numerics.requantization import Grids, centred, clamped, operands, refused, require_per_tensor, scaler
 from qbench.numerics.rounding import (
@@ -56,36 +56,36 @@ def exact_sum(a: Ints, b: Ints, grids: Grids, sign: int) -> Ints:
     return np.asarray(np.clip(levels, -limit, limit)).astype(np.int64) + int(grids[2].zero_point)
 
 
-def integer_sum(a: Ints, b: Ints, grids: Grids, machine: Arithmetic, sign: int) -> Ints:
-    """``a`` ± ``b``, centred levels, by the machine's HEADROOM, WEIGHTED, EACH or FINEST.
+def integer_sum(a: Ints, b: Ints, grids: Grids, arithmetic: Arithmetic, sign: int) -> Ints:
+    """``a`` ± ``b``, centred levels, by the arithmetic's HEADROOM, WEIGHTED, EACH or FINEST.
 
     Raises:
-        InputError: levels so wide that a product of 64 bits has no room for them, or scales that the machine does not
-            bring together.
+        InputError: levels so wide that a product of 64 bits has no room for them, or scales that the arithmetic does
+            not bring together.
     """
     bits = max(grid.qtype.bits for grid in grids[:2])
     if bits > _WORD:
         raise refused(f"operands of {bits} bits", f"up to {_WORD}")
-    if machine.adding.scheme is AddScheme.WEIGHTED:
-        return _weighted(a, b, grids, machine, sign)
+    if arithmetic.adding.scheme is AddScheme.WEIGHTED:
+        return _weighted(a, b, grids, arithmetic, sign)
     left, right, out = (float(grid.scale) for grid in grids)
-    first, up = machine.scaling, 0
-    match machine.adding.scheme:
+    first, up = arithmetic.scaling, 0
+    match arithmetic.adding.scheme:
         case AddScheme.HEADROOM:
             middle, up = 2 * max(left, right), _HEADROOM if bits <= _BYTE else _HEADROOM_OF_WORDS
-            first = machine.adding.operands or machine.scaling
+            first = arithmetic.adding.operands or arithmetic.scaling
         case AddScheme.FINEST:
             middle = min(left, right)
         case _:
             middle = out
     sums = scaler((left, 1.0, middle), first)(a << up) + sign * scaler((right, 1.0, middle), first)(b << up)
-    if machine.adding.scheme is AddScheme.EACH:
+    if arithmetic.adding.scheme is AddScheme.EACH:
         return sums + int(grids[2].zero_point)
-    return scaler((middle, 2.0**-up, out), machine.scaling, int(grids[2].zero_point))(sums)
+    return scaler((middle, 2.0**-up, out), arithmetic.scaling, int(grids[2].zero_point))(sums)
 
 
-def _weighted(a: Ints, b: Ints, grids: Grids, machine: Arithmetic, sign: int) -> Ints:
-    adding = machine.adding
+def _weighted(a: Ints, b: Ints, grids: Grids, arithmetic: Arithmetic, sign: int) -> Ints:
+    adding = arithmetic.adding
     with np.errstate(over="ignore", under="ignore"):
         ratios = [float(grid.scale / grids[2].scale) for grid in grids[:2]]
     for ratio in ratios:
@@ -117,14 +117,14 @@ _LARGEST = 2.0**100
 """Of scales and their ratios: products with levels of 16 bits stay numbers that can be subtracted."""
 
 
-def float_sum(a: Ints, b: Ints, grids: Grids, machine: Arithmetic) -> Ints:
-    """``a`` + ``b``, levels, by the machine's FUSED, SEPARATE, REAL or GRID; not yet clamped.
+def float_sum(a: Ints, b: Ints, grids: Grids, arithmetic: Arithmetic) -> Ints:
+    """``a`` + ``b``, levels, by the arithmetic's FUSED, SEPARATE, REAL or GRID; not yet clamped.
 
     Raises:
         InputError: scales whose sums leave float32.
     """
     require_float_scales(grids)
-    match machine.adding.scheme:
+    match arithmetic.adding.scheme:
         case AddScheme.FUSED:
             real = _fused(a, b, grids)
         case AddScheme.SEPARATE:
@@ -212,7 +212,7 @@ def _single(values: npt.ArrayLike) -> Single:
     return np.asarray(values, np.float32)
 
 
-# Adding two quantized arrays, as any machine does it: y ≈ z_y + (s_a (a − z_a) + s_b (b − z_b)) / s_y.
+# Adding two quantized arrays, under any arithmetic: y ≈ z_y + (s_a (a − z_a) + s_b (b − z_b)) / s_y.
 #
 # The schemes are those of ``AddScheme`` (``arithmetic``); the formulas of both kinds, in integers and in float32, are
 # above.
@@ -240,28 +240,28 @@ def add_quantized(  # noqa: PLR0917 - the order that users rely on
         An array of the broadcast shape and the output grid's storage dtype.
 
     Raises:
-        InputError: an unknown machine, grids that this one cannot bring together, or levels that are none of their grid
-            or do not broadcast.
+        InputError: an unknown arithmetic, grids that this one cannot bring together, or levels that are none of their
+            grid or do not broadcast.
         ValueError: a grid per channel.
     """
-    machine, grids = machine_for(arithmetic, "Add"), (a_qparams, b_qparams, out_qparams)
+    arithmetic, grids = arithmetic_for(arithmetic, "Add"), (a_qparams, b_qparams, out_qparams)
     require_per_tensor(grids)
     left, right = operands(a, b, grids)
-    match machine.adding.scheme:
+    match arithmetic.adding.scheme:
         case AddScheme.EXACT:
             levels = exact_sum(centred(left, a_qparams), centred(right, b_qparams), grids, 1)
         case AddScheme.HEADROOM | AddScheme.WEIGHTED | AddScheme.EACH | AddScheme.FINEST:
-            levels = integer_sum(centred(left, a_qparams), centred(right, b_qparams), grids, machine, 1)
+            levels = integer_sum(centred(left, a_qparams), centred(right, b_qparams), grids, arithmetic, 1)
         case AddScheme.FUSED | AddScheme.SEPARATE | AddScheme.REAL | AddScheme.GRID:
-            levels = float_sum(left, right, grids, machine)
-    return clamped(levels, out_qparams, machine)
+            levels = float_sum(left, right, grids, arithmetic)
+    return clamped(levels, out_qparams, arithmetic)
 
 
-# The difference of two quantized arrays, as any machine does it: y ≈ z_y + (s_a (a − z_a) − s_b (b − z_b)) / s_y.
+# The difference of two quantized arrays, under any arithmetic: y ≈ z_y + (s_a (a − z_a) − s_b (b − z_b)) / s_y.
 #
-# A machine's scheme for sums is its scheme for differences. Those in whole numbers negate the second operand behind its
-# rounding; Glow's interpreter subtracts products in float32; the other engines have
-# no integer difference: levels are dequantized, subtracted in float32 and quantized.
+# An arithmetic's scheme for sums is its scheme for differences. Those in whole numbers negate the second operand behind
+# its rounding; Glow's interpreter subtracts products in float32; the other engines have no integer difference: levels
+# are dequantized, subtracted in float32 and quantized.
 
 
 def subtract_quantized(  # noqa: PLR0917 - the order of add_quantized
@@ -273,27 +273,27 @@ def subtract_quantized(  # noqa: PLR0917 - the order of add_quantized
     arithmetic: Arithmetic | str,
 ) -> npt.NDArray[Any]:
     """The difference a − b on the output's grid; all as of ``add_quantized``, but that overrides of Sub hold."""
-    machine, grids = machine_for(arithmetic, "Sub"), (a_qparams, b_qparams, out_qparams)
+    arithmetic, grids = arithmetic_for(arithmetic, "Sub"), (a_qparams, b_qparams, out_qparams)
     require_per_tensor(grids)
     left, right = operands(a, b, grids)
-    match machine.adding.scheme:
+    match arithmetic.adding.scheme:
         case AddScheme.EXACT:
             levels = exact_sum(centred(left, a_qparams), centred(right, b_qparams), grids, -1)
         case AddScheme.HEADROOM | AddScheme.WEIGHTED | AddScheme.EACH | AddScheme.FINEST:
-            levels = integer_sum(centred(left, a_qparams), centred(right, b_qparams), grids, machine, -1)
+            levels = integer_sum(centred(left, a_qparams), centred(right, b_qparams), grids, arithmetic, -1)
         case AddScheme.GRID:
             levels = float_difference(left, right, grids)
         case AddScheme.FUSED | AddScheme.SEPARATE | AddScheme.REAL:
             require_float_scales(grids)
-            return quantize(dequantize(left, a_qparams) - dequantize(right, b_qparams), out_qparams, machine)
-    return clamped(levels, out_qparams, machine)
+            return quantize(dequantize(left, a_qparams) - dequantize(right, b_qparams), out_qparams, arithmetic)
+    return clamped(levels, out_qparams, arithmetic)
 
 
 # The quotient of two quantized arrays: y = clamp(round(s_a (a − z_a) / (s_b (b − z_b) s_y)) + z_y).
 #
-# No engine of the presets but Glow divides integers, so a machine dequantizes, divides in float32 and quantizes by its
-# own rule; the exact one divides rationals. A quotient by zero saturates: it is the infinity of its dividend's sign,
-# and 0 / 0 the level that the machine makes of NaN (``Quantizing.nan``).
+# No engine of the presets but Glow divides integers, so an arithmetic dequantizes, divides in float32 and quantizes by
+# its own rule; the exact one divides rationals. A quotient by zero saturates: it is the infinity of its dividend's
+# sign, and 0 / 0 the level that the arithmetic makes of NaN (``Quantizing.nan``).
 
 
 def divide_quantized(  # noqa: PLR0917 - the order of add_quantized
@@ -305,17 +305,17 @@ def divide_quantized(  # noqa: PLR0917 - the order of add_quantized
     arithmetic: Arithmetic | str,
 ) -> npt.NDArray[Any]:
     """The quotient a / b on the output's grid; all as of ``add_quantized``, but that overrides of Div hold."""
-    machine, grids = machine_for(arithmetic, "Div"), (a_qparams, b_qparams, out_qparams)
+    arithmetic, grids = arithmetic_for(arithmetic, "Div"), (a_qparams, b_qparams, out_qparams)
     require_per_tensor(grids)
     left, right = operands(a, b, grids)
     with np.errstate(divide="ignore", invalid="ignore"):
         real = np.divide(dequantize(left, a_qparams), dequantize(right, b_qparams), dtype=np.float32)
-    levels = quantize(real, out_qparams, machine)
-    if machine.scaling.form is not MultiplierForm.EXACT:
+    levels = quantize(real, out_qparams, arithmetic)
+    if arithmetic.scaling.form is not MultiplierForm.EXACT:
         return levels
     exact = _rational(left, right, grids)
     bounded = np.where(np.isfinite(real), exact, 0).astype(np.int64) + int(out_qparams.zero_point)
-    return np.where(np.isfinite(real), clamped(bounded, out_qparams, machine), levels)
+    return np.where(np.isfinite(real), clamped(bounded, out_qparams, arithmetic), levels)
 
 
 def _rational(a: npt.NDArray[Any], b: npt.NDArray[Any], grids: Grids) -> npt.NDArray[Any]:

@@ -103,8 +103,8 @@ _RESERVE = 5.0
 _Q31 = Scaling(form=MultiplierForm.FIXED, bits=31)
 
 
-def softmax_of_levels(x: QParams, y: QParams, length: int, machine: Arithmetic) -> SoftmaxOfLevels:
-    """Softmax of rows of ``length`` levels of ``x``, on grid ``y``, under ``machine``.
+def softmax_of_levels(x: QParams, y: QParams, length: int, arithmetic: Arithmetic) -> SoftmaxOfLevels:
+    """Softmax of rows of ``length`` levels of ``x``, on grid ``y``, under ``arithmetic``.
 
     Raises:
         ValueError: a grid per channel.
@@ -112,19 +112,19 @@ def softmax_of_levels(x: QParams, y: QParams, length: int, machine: Arithmetic) 
     if x.axis is not None or y.axis is not None:
         raise ValueError("a softmax has grids per tensor")
     one_type = x.qtype == y.qtype and x.qtype.bits == 8
-    if machine.softmax is Softmax.TABLE and one_type:
+    if arithmetic.softmax is Softmax.TABLE and one_type:
         return _by_table(x, y, length)
     of_fractions = y.scale == 1 / 256 and y.zero_point == y.qtype.qmin and x.scale > _FINEST
-    if machine.softmax is Softmax.FIXED and one_type and of_fractions:
+    if arithmetic.softmax is Softmax.FIXED and one_type and of_fractions:
         return _by_fixed_point(x, y)
-    return lambda q: (_real(q, x, y, machine), 0)
+    return lambda q: (_real(q, x, y, arithmetic), 0)
 
 
-def _real(q: Levels, x: QParams, y: QParams, machine: Arithmetic) -> Levels:
-    """Dequantized; exp(x − max) / Σ in float32; quantized by the machine's own rule."""
+def _real(q: Levels, x: QParams, y: QParams, arithmetic: Arithmetic) -> Levels:
+    """Dequantized; exp(x − max) / Σ in float32; quantized by the arithmetic's own rule."""
     real = dequantize(q, x)
     powers = np.exp(real - real.max(axis=-1, keepdims=True))
-    return quantize(powers / powers.sum(axis=-1, keepdims=True), y, machine)
+    return quantize(powers / powers.sum(axis=-1, keepdims=True), y, arithmetic)
 
 
 def _by_table(x: QParams, y: QParams, length: int) -> SoftmaxOfLevels:

@@ -22,7 +22,7 @@ from qbench.numerics.arithmetic import (
 )
 from qbench.numerics.rounding import Ints, Reals, Rounding, fused_multiply_add, shift_right
 
-# The real multiplier M = s_x · s_w / s_y in the forms that machines hold it in.
+# The real multiplier M = s_x · s_w / s_y in the forms in which arithmetics hold it.
 #
 # FIXED  M ≈ m · 2^(e − bits), M = f · 2^e with ½ ≤ f < 1, m = round_half_away(f · 2^bits)  gemmlowp, QuantizeMultiplier
 #         0 where bits − e > 62: of 31 bits, where M < 2^−32
@@ -166,14 +166,14 @@ def _short(scale: float) -> tuple[int, int, int]:
 
 def _beyond(multipliers: Floats, expected: str) -> InputError:
     return InputError(
-        "Bringing a multiplier to the form that a machine holds it in",
+        "Bringing a multiplier to the form in which the arithmetic holds it",
         found=f"{float(multipliers.reshape(-1)[0])!r}",
         expected=expected,
         remedy="Choose other scales, or another arithmetic.",
     )
 
 
-# From accumulators to levels by integers alone, as machines do it that multiply by m and shift.
+# From accumulators to levels by integers alone, under arithmetics that multiply by m and shift.
 #
 #     FIXED, FRACTION, POWER    v₀ = (acc · 2^left) · m        v ← v / 2^shift, rounded: once a stage
 #     SHORT                     ((acc ⌊/⌋ 2^pre) · m + 2^(post − 1)) ⌊/⌋ 2^post
@@ -186,7 +186,7 @@ _SUMS = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShiftSteps:
-    """The integers by which a machine scales the sums of one node; every array broadcasts against them.
+    """The integers by which an arithmetic scales the sums of one node; every array broadcasts against them.
 
     Args:
         left: by how much sums are shifted left.
@@ -273,14 +273,15 @@ def short_steps(scales: Scales, scaling: Scaling) -> ShortSteps:
     return ShortSteps(short, nudge, scaling.product_bits or 64)
 
 
-# From accumulators to real numbers on the output's scale, as machines do it that multiply in floats.
+# From accumulators to real numbers on the output's scale, under arithmetics that multiply in floats.
 #
 #     FLOAT32, FLOAT64    v = f(acc) · f(M)
 #     CHAIN               v = ((f32(acc) · s_x · s_w) + b) · f32(1 / s_y), rounded to float32 after every step
 #
-# A bias that stays a real number b = f32(B · s), s = f32(s_x · s_w), joins a FLOAT32 machine's sums before the product:
-# as f32(acc) + f32(b / s) where scales are per channel, and by one fused step, f32(acc + b · f32(1 / s)), where there
-# is one scale (FBGEMM, requantizeOutputProcessingAvx2, whose product and sum the compiler fuses). oneDNN adds b itself.
+# A bias that stays a real number b = f32(B · s), s = f32(s_x · s_w), joins a FLOAT32 arithmetic's sums before the
+# product: as f32(acc) + f32(b / s) where scales are per channel, and by one fused step, f32(acc + b · f32(1 / s)),
+# where there is one scale (FBGEMM, requantizeOutputProcessingAvx2, whose product and sum the compiler fuses). oneDNN
+# adds b itself.
 
 Single = npt.NDArray[np.float32]
 _ONE = np.float32(1)
@@ -300,7 +301,7 @@ class FloatOrder(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FloatSteps:
-    """The numbers by which a machine of floats scales the sums of one node; every array broadcasts against them.
+    """The numbers by which an arithmetic of floats scales the sums of one node; every array broadcasts against them.
 
     Args:
         order: what is done first.
@@ -361,7 +362,7 @@ def float_steps(scales: Scales, scaling: Scaling, bias: Ints | None) -> FloatSte
         )
     if not all(np.isfinite(part).all() for part in (steps.multiplier, steps.bias, steps.first, steps.second)):
         raise InputError(
-            "Bringing scales to the floats that a machine multiplies by",
+            "Bringing scales to the floats by which the arithmetic multiplies",
             found="scales of which one, a product, a reciprocal or a bias leaves them",
             expected=f"finite numbers of {steps.multiplier.dtype}",
             remedy="Choose other scales, or another arithmetic.",

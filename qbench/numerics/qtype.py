@@ -17,7 +17,7 @@ class QType:
     """An integer grid of ``bits`` (2 to 16, or 32) bits.
 
     Raises:
-        ValueError: a width that no machine here counts in.
+        ValueError: a width that no arithmetic here has.
     """
 
     bits: int

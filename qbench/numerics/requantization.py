@@ -19,9 +19,9 @@ from qbench.numerics.arithmetic import (
     Precision,
     Scaling,
     ZeroPoint,
+    arithmetic_for,
     held,
     in_bits,
-    machine_for,
 )
 from qbench.numerics.multiplier import (
     Fixed,
@@ -58,13 +58,13 @@ def centred(levels: npt.ArrayLike, grid: QParams) -> Ints:
     return np.asarray(np.asarray(levels).astype(np.int64) - int(grid.zero_point))
 
 
-def clamped(levels: Ints, out: QParams, machine: Arithmetic) -> npt.NDArray[Any]:
-    """``levels`` as ``machine`` gives them on ``out``, in its storage dtype."""
-    return np.clip(levels, *machine.limits(out)).astype(out.qtype.storage_dtype)
+def clamped(levels: Ints, out: QParams, arithmetic: Arithmetic) -> npt.NDArray[Any]:
+    """``levels`` as ``arithmetic`` gives them on ``out``, in its storage dtype."""
+    return np.clip(levels, *arithmetic.limits(out)).astype(out.qtype.storage_dtype)
 
 
 def refused(found: str, expected: str) -> InputError:
-    """Operands that a machine cannot bring together."""
+    """Operands that an arithmetic cannot bring together."""
     remedy = "Choose other grids, or another arithmetic."
     return InputError("Bringing two quantized operands together", found=found, expected=expected, remedy=remedy)
 
@@ -72,7 +72,7 @@ def refused(found: str, expected: str) -> InputError:
 # What callers hand to ``requantize`` and to operators of two operands, looked at before anything is counted.
 #
 # Levels lie on their grid, accumulators are integers that an int64 holds, a zero point and limits are levels of the
-# output, scales are positive and finite as the machine reads them, and all shapes belong together.
+# output, scales are positive and finite as the arithmetic reads them, and all shapes belong together.
 
 REQUANTIZING = "Requantizing accumulators"
 _COUNTING = "Counting with quantized arrays"
@@ -113,7 +113,7 @@ def scales_read(scales: Scales, scaling: Scaling) -> tuple[float, npt.NDArray[np
             read = scale.astype(np.float32) if single else scale
         wrong = ~(np.isfinite(read) & (read > 0))
         if wrong.any():
-            expected = "one that is positive and finite" + (" as float32, as this machine reads it" if single else "")
+            expected = "one that is positive and finite" + (" as float32, as it is read here" if single else "")
             raise _refused(REQUANTIZING, f"a scale of {float(scale[wrong][0])!r} of the {name}", expected)
     return float(found[0]), found[1], float(found[2])
 
@@ -194,7 +194,7 @@ def _refused(doing: str, found: str, expected: str) -> InputError:
     return InputError(doing, found=found, expected=expected, remedy="Correct what is handed in.")
 
 
-# From an accumulator to a level, as any machine does it: y = clamp(round((acc + bias) · M) + z), M = s_x · s_w / s_y.
+# From an accumulator to a level, under any arithmetic: y = clamp(round((acc + bias) · M) + z), M = s_x · s_w / s_y.
 #
 # The forms of M are in ``multiplier``, the rounding rules in ``rounding``; which of them, how often and in what order
 # is an ``Arithmetic``. ``exact`` is the yardstick: M a rational, one rounding, nothing overflows. Everything that
@@ -220,10 +220,10 @@ def requantize(
     Args:
         acc: accumulators, integers of any shape.
         scales: of input, weight and output; the weight's a number or 1-d along ``axis``. Kept at the precision given: a
-            machine that counts in float32 rounds them itself.
+            arithmetic that counts in float32 rounds them itself.
         zero_point: of the output.
         qtype: the output's grid, or its name.
-        arithmetic: a machine or its name; as it counts convolutions: other products can be counted otherwise
+        arithmetic: an arithmetic or its name; as it counts convolutions: other products can be counted otherwise
             (gemmlowp's Gemm is), which ``arithmetic.at("Gemm", "")`` gives.
         bias: integers at s_x · s_w, a number or 1-d along ``axis``.
         axis: of ``acc``, that channels run along.
@@ -233,24 +233,24 @@ def requantize(
         An array of acc's shape and the grid's storage dtype.
 
     Raises:
-        InputError: an unknown machine or grid, a multiplier that this one cannot hold, or arguments that are not as
+        InputError: an unknown arithmetic or grid, a multiplier that this one cannot hold, or arguments that are not as
             said here.
     """
-    machine = machine_for(arithmetic, "Conv")
+    arithmetic = arithmetic_for(arithmetic, "Conv")
     qtype = qtype_of(qtype)
     sums = integers(acc, "accumulators")
     shape = sums.shape
-    x, weight, y = scales_read(scales, machine.scaling)
+    x, weight, y = scales_read(scales, arithmetic.scaling)
     along: Scales = (x, along_axis(weight, shape, axis, "scales of the weight"), y)
     added = None if bias is None else along_axis(integers(bias, "a bias"), shape, axis, "a bias")
     offset = level(zero_point, qtype, "the zero point")
     low, high = (
-        (qtype.qmin + int(machine.narrow and qtype.signed), qtype.qmax) if limits is None else clamps(limits, qtype)
+        (qtype.qmin + int(arithmetic.narrow and qtype.signed), qtype.qmax) if limits is None else clamps(limits, qtype)
     )
-    real = added if machine.scaling.real_bias else None
+    real = added if arithmetic.scaling.real_bias else None
     if added is not None and real is None:
         sums = sums + added
-    levels = scaler(along, machine.scaling, offset, real)(held(np.atleast_1d(sums), machine.accumulator))
+    levels = scaler(along, arithmetic.scaling, offset, real)(held(np.atleast_1d(sums), arithmetic.accumulator))
     return np.clip(levels, low, high).astype(qtype.storage_dtype).reshape(shape)
 
 
@@ -268,7 +268,7 @@ def scaler(scales: Scales, scaling: Scaling, zero_point: int = 0, real_bias: Int
         ValueError: a real bias for a scaling whose bias is an integer.
     """
     if real_bias is not None and not scaling.real_bias:
-        raise ValueError("this machine adds a bias to its sums, as an integer")
+        raise ValueError("this arithmetic adds a bias to its sums, as an integer")
     match scaling.form:
         case MultiplierForm.EXACT:
             return _in_rationals(scales, scaling, zero_point)
@@ -345,9 +345,9 @@ def _round_fraction(value: Fraction, rounding: Rounding) -> int:
             return low + (rest > half or (rest == half and low % 2 == 1))
 
 
-# Levels of one grid as levels of another: y = clamp(round((q − z_x) · s_x / s_y) + z_y), as any machine rounds it.
+# Levels of one grid as levels of another: y = clamp(round((q − z_x) · s_x / s_y) + z_y), under any arithmetic.
 #
-# A machine with a scheme of its own (``Arithmetic.rescaling``) multiplies by it. Without one, machines of float
+# An arithmetic with a scheme of its own (``Arithmetic.rescaling``) multiplies by it. Without one, arithmetics of float
 # multipliers dequantize and quantize; those of integer multipliers, and the exact one, treat q − z_x as an accumulator.
 
 Levels = npt.NDArray[Any]
@@ -360,49 +360,49 @@ def rescale_quantized(q: npt.ArrayLike, x: QParams, y: QParams, arithmetic: Arit
     Args:
         q: integers of any shape.
         x, y: grids per tensor.
-        arithmetic: a machine or its name.
+        arithmetic: an arithmetic or its name.
 
     Returns:
         An array of q's shape and the storage dtype of ``y``.
 
     Raises:
-        InputError: an unknown machine, a ratio of scales that this one cannot hold, or what is no level of ``x``.
+        InputError: an unknown arithmetic, a ratio of scales that this one cannot hold, or what is no level of ``x``.
         ValueError: a grid per channel.
     """
-    return rescaler(x, y, machine_for(arithmetic, "Requantize"))(levels_on(q, x.qtype, "levels"))
+    return rescaler(x, y, arithmetic_for(arithmetic, "Requantize"))(levels_on(q, x.qtype, "levels"))
 
 
-def rescaler(x: QParams, y: QParams, machine: Arithmetic) -> Callable[[Levels], Levels]:
+def rescaler(x: QParams, y: QParams, arithmetic: Arithmetic) -> Callable[[Levels], Levels]:
     """What brings levels from ``x`` to ``y``; all that depends on the grids alone is computed here.
 
     Raises:
-        InputError: a ratio of scales that the machine cannot hold.
+        InputError: a ratio of scales that the arithmetic cannot hold.
         ValueError: a grid per channel.
     """
     if x.axis is not None or y.axis is not None:
         raise ValueError("levels are brought from grid to grid per tensor")
-    if (x.scale, x.zero_point, x.qtype) == (y.scale, y.zero_point, y.qtype) and not machine.narrow:
+    if (x.scale, x.zero_point, x.qtype) == (y.scale, y.zero_point, y.qtype) and not arithmetic.narrow:
         return lambda q: q
-    if machine.dequantizing is Dequantizing.FUSED and scaling_of_levels(machine) is None:
-        return lambda q: quantize(dequantize(q, x, machine), y, machine)
-    bring, zero = centred_rescaler(x.scale, y, machine), int(x.zero_point)
+    if arithmetic.dequantizing is Dequantizing.FUSED and scaling_of_levels(arithmetic) is None:
+        return lambda q: quantize(dequantize(q, x, arithmetic), y, arithmetic)
+    bring, zero = centred_rescaler(x.scale, y, arithmetic), int(x.zero_point)
     return lambda q: bring(q.astype(np.int64) - zero)
 
 
-def centred_rescaler(scale: npt.ArrayLike, y: QParams, machine: Arithmetic) -> Callable[[Levels], Levels]:
+def centred_rescaler(scale: npt.ArrayLike, y: QParams, arithmetic: Arithmetic) -> Callable[[Levels], Levels]:
     """As ``rescaler``, of levels of a grid with ``scale`` that have lost their zero point (int64, of up to 32 bits).
 
     Raises:
-        InputError: a ratio of scales that the machine cannot hold.
+        InputError: a ratio of scales that the arithmetic cannot hold.
     """
-    scaling = scaling_of_levels(machine)
+    scaling = scaling_of_levels(arithmetic)
     if scaling is None:
         single = np.asarray(scale, np.float32)
-        return lambda centred: quantize(np.asarray(centred.astype(np.float32) * single, np.float32), y, machine)
-    rounded, (low, high) = scaler((scale, 1.0, y.scale), scaling, int(y.zero_point)), machine.limits(y)
+        return lambda centred: quantize(np.asarray(centred.astype(np.float32) * single, np.float32), y, arithmetic)
+    rounded, (low, high) = scaler((scale, 1.0, y.scale), scaling, int(y.zero_point)), arithmetic.limits(y)
     return lambda centred: np.clip(rounded(centred), low, high).astype(y.qtype.storage_dtype)
 
 
-def scaling_of_levels(machine: Arithmetic) -> Scaling | None:
-    """How the machine multiplies levels without their zero point; None: it does so in floats."""
-    return machine.rescaling or (None if machine.scaling.form in _FLOATS else machine.scaling)
+def scaling_of_levels(arithmetic: Arithmetic) -> Scaling | None:
+    """How the arithmetic multiplies levels without their zero point; None: it does so in floats."""
+    return arithmetic.rescaling or (None if arithmetic.scaling.form in _FLOATS else arithmetic.scaling)

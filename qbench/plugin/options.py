@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from qbench.errors import InputError
+from qbench.reporting import ALL_KINDS
 
-GITHUB = "github"
-REPORT_KINDS = ("html", "md", "png", "badge", "comment", GITHUB)
 SCOPES = ("new", "improved", "changed", "all")
 MISSING = ("fail", "warn", "skip")
 LOCALIZE = 20.0
@@ -104,7 +103,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--qbench-report",
         metavar="KIND",
         action="append",
-        help=f"write a report: {', '.join(REPORT_KINDS)}; repeatable",
+        help=f"write a report: {', '.join(ALL_KINDS)}; repeatable",
     )
     parser.addini("qbench_select", "cells by axis, as --qbench-select")
     parser.addini("qbench_report", "kinds of report to write", type="args")
@@ -232,7 +231,7 @@ def _text(config: pytest.Config, name: str) -> str:
 
 def _kinds(config: pytest.Config) -> tuple[str, ...]:
     given = config.getoption("qbench_report") or config.getini("qbench_report")
-    return tuple(dict.fromkeys(_one_of("report", kind, REPORT_KINDS) for kind in given))
+    return tuple(dict.fromkeys(_one_of("report", kind, ALL_KINDS) for kind in given))
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:

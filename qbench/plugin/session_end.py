@@ -15,9 +15,10 @@ from qbench.host import first_parents, utc_now
 from qbench.number_text import counted
 from qbench.plugin.item_state import collected_suites
 from qbench.plugin.opening import OpenSuite, open_suite
-from qbench.plugin.options import GITHUB, OPTIONS
+from qbench.plugin.options import OPTIONS
 from qbench.plugin.recording import OpenRun, Recorder
 from qbench.reporting import (
+    GITHUB,
     PYTEST_MARKUP,
     add_step_summary,
     annotations,

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from qbench.reporting.html import finding_page as finding_page
     from qbench.reporting.html import html_pages as html_pages
     from qbench.reporting.markdown import markdown_text as markdown_text
+    from qbench.reporting.places import ALL_KINDS as ALL_KINDS
+    from qbench.reporting.places import GITHUB as GITHUB
+    from qbench.reporting.places import KINDS as KINDS
     from qbench.reporting.places import read_repository as read_repository
     from qbench.reporting.progress import WINDOW as WINDOW
     from qbench.reporting.progress import Pace as Pace

@@ -13,6 +13,16 @@ from urllib.parse import urlsplit
 from qbench.errors import InputError, StoreError
 from qbench.storage import read_project
 
+KINDS = ("html", "md", "png")
+"""The kinds of report that ``qbench report`` writes where none is named; the others are for automatic jobs."""
+GITHUB = "github"
+"""Annotations and the summary of the job: a kind that is printed, not written."""
+FRONT: Mapping[str, str] = MappingProxyType(
+    {"html": "index.html", "md": "report.md", "png": "matrix.png", "badge": "badge.json", "comment": "comment.md"}
+)
+"""Kind → the file of it that a person opens; its other files are linked there."""
+ALL_KINDS = (*FRONT, GITHUB)
+
 TABS: Mapping[str, str] = MappingProxyType(
     {
         "index": "Overview",

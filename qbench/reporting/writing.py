@@ -9,16 +9,12 @@ from qbench.reporting.assembly import NOTHING, Memory, build_reports
 from qbench.reporting.github import badge_text, comment_text, comparison_with_main
 from qbench.reporting.html import compare_page, html_pages
 from qbench.reporting.markdown import markdown_text
-from qbench.reporting.places import TABS, Places, file_name, remove_outdated
+from qbench.reporting.places import FRONT, KINDS, TABS, Places, file_name, remove_outdated
 from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Report
 from qbench.reporting.run_comparison import Comparison, newest_comparison
 from qbench.storage import write_bytes, write_text
 from qbench.tracking import Run
-
-KINDS = ("html", "md", "png")
-SMALL_KINDS = ("badge", "comment")
-"""Written only where they are named: for continuous integration."""
 
 
 def write_reports(
@@ -49,8 +45,8 @@ def write_reports(
     """
     chosen = list(dict.fromkeys(kinds))
     for kind in chosen:
-        if kind not in (*KINDS, *SMALL_KINDS):
-            raise unknown_name("Drawing reports", "kind of report", kind, (*KINDS, *SMALL_KINDS))
+        if kind not in FRONT:
+            raise unknown_name("Drawing reports", "kind of report", kind, FRONT)
     reports = build_reports(history_runs, window=window, memory=memory) if reports is None else reports
     reports = (replace(reports[0], notices=(*problems, *reports[0].notices)), *reports[1:])
     written: list[Path] = []
@@ -67,14 +63,14 @@ def write_reports(
             written.extend(drawn.values())
             charts |= {(report.suite, model): path.relative_to(folder).as_posix() for model, path in drawn.items()}
     if "md" in chosen:
-        written.append(folder / "report.md")
+        written.append(folder / FRONT["md"])
         write_text(written[-1], markdown_text(reports, charts=charts))
     chosen_reports = [report for report in reports if ran is None or report.suite in ran]
     if "badge" in chosen:
-        written.append(folder / "badge.json")
+        written.append(folder / FRONT["badge"])
         write_text(written[-1], badge_text(chosen_reports))
     if "comment" in chosen:
-        written.append(folder / "comment.md")
+        written.append(folder / FRONT["comment"])
         runs = _runs_by_suite(history_runs)
         pairs = [(report, comparison_with_main(runs.get(report.suite, []))) for report in chosen_reports]
         write_text(written[-1], comment_text(pairs))
@@ -101,8 +97,7 @@ def write_comparison(comparison: Comparison, folder: Path, *, first: str) -> Pat
 
 def front_pages(written: Iterable[Path], folder: Path) -> list[Path]:
     """Of the files ``written`` into ``folder`` those that a person opens; the other pages are linked there."""
-    opened = ("index.html", "report.md", "matrix.png", "badge.json", "comment.md")
-    return [path for path in written if path.parent == folder and path.name in opened]
+    return [path for path in written if path.parent == folder and path.name in FRONT.values()]
 
 
 def _comparisons(reports: Sequence[Report], runs: Sequence[Run]) -> dict[str, Comparison]:
@@ -126,7 +121,7 @@ def _write_charts(report: Report, charts: Path, folder: Path) -> dict[str, Path]
 
     drawn: dict[str, Path] = {}
     if report.matrices:
-        drawn[""] = folder / "matrix.png"
+        drawn[""] = folder / FRONT["png"]
         write_bytes(drawn[""], matrix_png(report))
     for model in charted_models(report):
         drawn[model] = charts / f"{file_name(model)}.png"

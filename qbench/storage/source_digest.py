@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.lazy import uncollected
+from qbench.lazy import gc_paused
 from qbench.storage.serialize import plain
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ _SUBJECTS = "qbench.subjects"
 def digest_code(*values: object) -> str:
     """The digest of the code that ``values`` (objects with methods, functions) run, and of what it is built on."""
     found = _Found()
-    with uncollected():
+    with gc_paused():
         for value in values:
             found.add(value)
     return digest_plain([sorted(found.parts), sorted(found.files.items()), sorted(found.versions.items())])

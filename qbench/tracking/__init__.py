@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from qbench.tracking.history import RunWriter as RunWriter
     from qbench.tracking.history import Wanted as Wanted
     from qbench.tracking.history import cell_frame as cell_frame
-    from qbench.tracking.history import gc_paused as gc_paused
     from qbench.tracking.history import kept_keys as kept_keys
     from qbench.tracking.history import merge_run_files as merge_run_files
     from qbench.tracking.history import metric_rows as metric_rows

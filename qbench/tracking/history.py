@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import gc
 import io
 import itertools
 import json
@@ -735,21 +734,6 @@ def frame_of_rows(rows: Iterable[tuple[object, ...]]) -> "pd.DataFrame":
     frame = pd.DataFrame(list(rows), columns=list(COLUMNS))
     frame["started"] = pd.to_datetime(frame["started"], utc=True, format="ISO8601", errors="coerce")
     return frame
-
-
-# Two years of results are millions of objects without cycles: looking for cycles takes up to a third of the time.
-
-
-@contextlib.contextmanager
-def gc_paused() -> Iterator[None]:
-    """Pause the collector of cycles: other unused objects are freed as always, cycles after this block."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from qbench.errors import InputError, StoreError, UnavailableError
-from qbench.tracking.history import MetricRow, Wanted, frame_of_rows, gc_paused
+from qbench.lazy import gc_paused
+from qbench.tracking.history import MetricRow, Wanted, frame_of_rows
 from qbench.tracking.record import Run
 from qbench.tracking.store import HistoryStore, folder_of
 from qbench.tracking.trend import Series
