@@ -50,6 +50,12 @@ def _integer(name: str, make: Callable[[], "Arithmetic"] | None = None) -> "Back
     return IntegerBackend(arithmetic=get_arithmetic(name) if make is None else make())
 
 
+def _torch(engine: str) -> "Backend":
+    from qbench.backends.torch_quantized import TorchBackend
+
+    return TorchBackend(engine=engine)
+
+
 def _onnx_reference() -> "Backend":
     from qbench.backends.onnx_reference import OnnxReferenceBackend
 
@@ -78,6 +84,7 @@ _ARITHMETICS = tuple(sorted(path.stem for path in _PRESETS.glob("*.toml")))
 """Names of the built-in arithmetics, by their files: listing backends imports no numerics."""
 _DEVICES = Path(__file__).parents[1] / "passes" / "partition" / "devices"
 _PARTITIONED = "partitioned-"
+_TORCH = {f"torch-{engine}": partial(_torch, engine) for engine in ("fbgemm", "onednn", "qnnpack")}
 
 _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
     {
@@ -88,6 +95,7 @@ _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
         "onnx-reference": _onnx_reference,
         "openvino": partial(_openvino, "openvino", "f32"),
         "openvino-bf16": partial(_openvino, "openvino-bf16", "bf16"),
+        **_TORCH,
         **{f"integer-{name}": partial(_integer, name) for name in _ARITHMETICS},
         **{f"{_PARTITIONED}{path.stem}": partial(device_backend, path) for path in sorted(_DEVICES.glob("*.toml"))},
     }
@@ -111,15 +119,15 @@ def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
 
 
 def integer_backends(extensions: Iterable[Extension] = ()) -> frozenset[str]:
-    """Names of the backends that run no float graph: integer interpreters and devices; no backend is constructed.
+    """Names of the backends that run no float graph: integer interpreters, devices, and PyTorch's quantized engines.
 
-    A device is recognized by its name, ``partitioned-…``.
+    No backend is constructed: a device is recognized by its name, ``partitioned-…``.
     """
     given = tuple(extensions)
     names = (*_ARITHMETICS, *(name for one in given for name in one.arithmetics))
     backends = (*_OWN, *(name for one in given for name in one.backends))
     devices = (name for name in backends if name.startswith(_PARTITIONED))
-    return frozenset((*(f"integer-{name}" for name in names), *devices))
+    return frozenset((*(f"integer-{name}" for name in names), *_TORCH, *devices))
 
 
 def as_backend(backend: "Backend | str") -> "Backend":

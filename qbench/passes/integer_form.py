@@ -6,16 +6,20 @@ from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 from qbench.graph import Form, form_of, own_copy
 from qbench.passes.canonical.cleanup import RemoveDead
 from qbench.passes.lowering.qoperator import LowerToQOperator
-from qbench.passes.lowering.site import INTEGER_INTERPRETER
+from qbench.passes.lowering.site import INTEGER_INTERPRETER, Target
 from qbench.passes.rewrites.clips import AbsorbClip, ClipLevels
 from qbench.passes.run import rewrite
 
 
-def lower_to_integers(model: ir.Model) -> ir.Model:
+def lower_to_integers(model: ir.Model, target: Target = INTEGER_INTERPRETER) -> ir.Model:
     """``model``, QDQ or in operator form, as the integer interpreter computes it; ``model`` is not changed.
 
     Initializers that old exporters list among the graph inputs leave them, as they do before profiling: a kernel is
     made for the one weight that is known.
+
+    Args:
+        model: not changed.
+        target: the integer operators that there are; the interpreter's by default.
 
     Raises:
         InputError: an invalid Q or DQ.
@@ -26,4 +30,4 @@ def lower_to_integers(model: ir.Model) -> ir.Model:
         RemoveInitializersFromInputsPass()(model)
     if form_of(model) is not Form.QDQ:
         return model
-    return rewrite(model, (RemoveDead(), AbsorbClip(), ClipLevels(), LowerToQOperator(INTEGER_INTERPRETER)))
+    return rewrite(model, (RemoveDead(), AbsorbClip(), ClipLevels(), LowerToQOperator(target)))

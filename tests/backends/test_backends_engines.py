@@ -320,6 +320,7 @@ def test_extensions_add_backends_and_names_are_suggested():
 
 def test_every_arithmetic_is_a_backend_and_listing_them_loads_no_numerics():
     wanted = {f"integer-{name}" for name in list_arithmetics()} | {f"partitioned-{name}" for name in list_devices()}
+    wanted |= {"torch-fbgemm", "torch-onednn", "torch-qnnpack"}
     assert integer_backends() == wanted <= set(catalogue().names())
     code = "import sys; from qbench.backends import catalogue; catalogue(); print('qbench.numerics' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
