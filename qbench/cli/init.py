@@ -47,7 +47,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench init``."""
     parser.add_argument("folder", metavar="DIR", nargs="?", default=".", help="where to write (default: this folder)")
     parser.add_argument("--model", metavar="FILE.onnx", help="your model (default: a network for digits)")
-    parser.add_argument("--data", metavar="D", help="your samples, PATH.npz or folder:PATH, as for 'qbench eval'")
+    parser.add_argument("--data", metavar="D", help="your samples, written as for 'qbench eval'")
     parser.add_argument(
         "--calib", metavar="D2", help="calibration samples (default: every fourth of --data, which is not scored then)"
     )

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from qbench.suite import PlannedCell, Suite
     from qbench.tracking import CellRecord
 
-_SUITES = "*.qbench.toml"
 _HEAD = """\
 # Cells of the suite {suite} that are known to be bad. Each must fail while it is listed; an entry that has run out, or
 # whose cell no longer fails, turns the run red.
@@ -93,7 +92,7 @@ def _find(text: str, doing: str) -> "tuple[Suite, tuple[PlannedCell, ...], str]"
 
     first, _, rest = text.partition("::")
     is_named = first.endswith(SUFFIX)
-    paths = [Path(first)] if is_named else sorted(Path("suites").glob(_SUITES))
+    paths = [Path(first)] if is_named else sorted(Path("suites").glob(f"*{SUFFIX}"))
     pattern = rest if is_named else text
     opened = [_opened(path) for path in paths]
     found = [(suite, planned) for suite, planned in opened if any(fnmatchcase(c, pattern) for c in _names(planned))]
@@ -108,7 +107,7 @@ def _find(text: str, doing: str) -> "tuple[Suite, tuple[PlannedCell, ...], str]"
         )
     if not opened:
         remedy = "Write the suite file in front of the cell, with '::' between them."
-        raise InputError(doing, found=f"no suites/{_SUITES}", expected="the suite of the cell", remedy=remedy)
+        raise InputError(doing, found=f"no suites/*{SUFFIX}", expected="the suite of the cell", remedy=remedy)
     raise unknown_name(doing, "cell", pattern, [name for _, planned in opened for name in _names(planned)])
 
 

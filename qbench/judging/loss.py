@@ -51,8 +51,10 @@ _BY_EVIDENCE = {
 }
 
 
-def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) -> Gate:
+def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT, *, against: str = "fp32") -> Gate:
     """Whether ``score`` lost more than ``tolerance`` admits, by ``decision``; without evidence, by the counts.
+
+    ``against``: whose answers are the reference of ``score``.
 
     Where the margin of a proportion is under one sample (20 pictures, 0.5 %), the counts alone would fail at the
     first flip, which means nothing: there the paired test decides, and a loss that it does not prove is shown and does
@@ -63,7 +65,7 @@ def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) ->
     state = _state(score, margin, shown, decision)
     worse = -margin if score.direction is Direction.HIGHER else margin
     deciding = decision.by if shown is not None else DecisionRule.POINT
-    detail = _loss_detail(score, margin, rule, state)
+    detail = _loss_detail(score, margin, rule, state, against)
     if deciding is not DecisionRule.POINT:
         rule = f"{rule}, {decision.text}"
     elif state is GateState.BROKEN and is_under_one_sample(score, margin):
@@ -89,8 +91,7 @@ def retrained_gate(score: Score, tolerance: Tolerance, decision: Decision = POIN
     if score.against is Against.REFERENCE:
         detail = f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))} with the stored fp32"
         return Gate(kind="fp32", metric=score.metric, state=GateState.SHOWN, detail=detail, rule="shown, not judged")
-    gate = loss_gate(score, tolerance, decision)
-    return replace(gate, kind="fp32", detail=gate.detail.replace(" against fp32 ", " against the stored fp32 ", 1))
+    return replace(loss_gate(score, tolerance, decision, against="the stored fp32"), kind="fp32")
 
 
 def rival_gate(score: Score, rules: Rules) -> Gate:
@@ -103,11 +104,10 @@ def rival_gate(score: Score, rules: Rules) -> Gate:
     trusted backend and on the one under test. Decision and statistics are those of a loss.
     """
     margin = rules.rival_margin or Tolerance()
-    gate = loss_gate(score, margin, rules.decision)
-    detail = gate.detail.replace(" against fp32 ", f" against {rules.rival} ", 1)
+    gate = loss_gate(score, margin, rules.decision, against=rules.rival)
     proven = f", {PROVEN}" if gate.rule.endswith(PROVEN) else ""
     rule = f"no_worse_than {rules.rival} by {short_percent(margin.value)} ({margin.rule}){proven}"
-    return replace(gate, kind="rival", detail=detail, rule=rule)
+    return replace(gate, kind="rival", rule=rule)
 
 
 def _state(score: Score, margin: Fraction, shown: LossEvidence | None, decision: Decision) -> GateState:
@@ -120,7 +120,7 @@ def _state(score: Score, margin: Fraction, shown: LossEvidence | None, decision:
     return GateState.HOLDS if score.drop <= margin else GateState.BROKEN
 
 
-def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState) -> str:
+def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState, against: str) -> str:
     """The counts in one line; a margin that is not a number of samples is in the unit of its metric."""
     margin_text = rule if rule.startswith("least margin") else f"margin {apart(score, float(margin) / score.out_of)}"
     if state is GateState.SHOWN:
@@ -130,7 +130,7 @@ def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState) ->
     elif score.proportion:
         margin_text += f" admits {counted(math.floor(margin), 'sample')}"
     return (
-        f"{score.metric} {score.hits}/{score.out_of} = {valued(score, score.value)} against fp32 "
+        f"{score.metric} {score.hits}/{score.out_of} = {valued(score, score.value)} against {against} "
         f"{score.reference_hits}/{score.out_of} = {valued(score, score.reference_value)}: "
         f"{drop_text(score)}, {margin_text}; "
         f"losses {score.losses}, gains {score.gains}"

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from qbench.metrics.metric import score as score
     from qbench.metrics.registry import catalogue as catalogue
     from qbench.metrics.registry import get_metric as get_metric
-    from qbench.metrics.registry import split_name as split_name
     from qbench.metrics.scores import Against as Against
     from qbench.metrics.scores import Direction as Direction
     from qbench.metrics.scores import Score as Score

@@ -74,9 +74,3 @@ def get_metric(name: str) -> "Metric":
         InputError: no such metric; the nearest one is suggested.
     """
     return catalogue(known_extensions()).get(name)
-
-
-def split_name(written: str) -> tuple[str, str | None]:
-    """(metric, data set) of a name as suites write it; None: the model's own data."""
-    metric, _, data = written.partition("@")
-    return metric, data or None

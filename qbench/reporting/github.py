@@ -11,7 +11,7 @@ from qbench.reporting.run_comparison import ComparedCell, Comparison, compare
 from qbench.reporting.trends import Step
 from qbench.reporting.view import ABSENT, MetricView, RunView, read_run
 from qbench.storage import neutral_json, visible
-from qbench.tracking import Relation, Run
+from qbench.tracking import Relation, Run, change_size
 
 GROUPS = 10
 """GitHub shows ten errors and ten warnings of a step; a person reads about ten in all."""
@@ -76,7 +76,7 @@ def _warnings(report: Report, file: str) -> Iterator[str]:
         yield _command("warning", file, title, names + _more(len(unsure)))
     for group in report.step_groups:
         losses = (one for one in group.steps if one[2].provisional and _is_loss(one[1], one[2]))
-        fresh = sorted(losses, key=lambda one: -_size(one[1], one[2]))
+        fresh = sorted(losses, key=lambda one: -change_size(one[2].before, one[2].after, one[1].unit))
         if fresh:
             lines = [
                 f"{key.name}, {metric.name}: {change_text(metric, step.after - step.before)}"
@@ -89,12 +89,6 @@ def _warnings(report: Report, file: str) -> Iterator[str]:
 def _is_loss(metric: MetricView, step: Step) -> bool:
     """Whether ``step`` is for the worse; a distance to fp32 is not a score and raises no alert."""
     return not metric.is_distance and (step.after > step.before) is metric.lower_is_better
-
-
-def _size(metric: MetricView, step: Step) -> float:
-    """The size by which steps are ranked: the change of a share, or the relative change of another value."""
-    change = abs(step.after - step.before)
-    return change if metric.unit == "%" else change / max(abs(step.before), 1e-9)
 
 
 def _cause_text(cause: Cause) -> str:

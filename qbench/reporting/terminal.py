@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from qbench.judging import THEN
 from qbench.reporting.assembly import build_report
@@ -24,10 +23,6 @@ from qbench.reporting.format import (
 from qbench.reporting.report import Cause, Matrix, Report
 from qbench.reporting.view import CellView, MetricView
 from qbench.tracking import Run
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
 
 # Lines for a terminal, each with a tone, and the wrapping of text.
 
@@ -485,14 +480,6 @@ def styled_lines(
 def summary_lines(source: Report | Run | Sequence[Run], width: int = 80, *, unicode: bool = True) -> list[str]:
     """``styled_lines`` without tones."""
     return [line.text for line in styled_lines(source, width, unicode=unicode)]
-
-
-def summary_text(source: Report | Run | Sequence[Run], width: int = 80, *, unicode: bool = True) -> "Text":
-    """``styled_lines`` as one text for a rich console."""
-    from rich.text import Text
-
-    lines = styled_lines(source, width, unicode=unicode)
-    return Text("\n").join(Text(line.text, style=RICH_STYLES[line.tone]) for line in lines)
 
 
 def _lines(report: Report, width: int, *, brief: bool) -> Iterable[Line]:

@@ -314,18 +314,23 @@ def _numbered(names: Sequence[str], listed: Sequence[str] | None, doing: str) ->
 def _listed_classes(path: Path, text: str) -> tuple[str, ...]:
     """The lines of the file that ``?classes=`` names."""
     doing = f"Reading the classes '{path}' of '{text}'"
-    try:
-        names = tuple(line.strip() for line in path.read_text(encoding="utf-8").rstrip().splitlines())
-    except (OSError, UnicodeDecodeError) as error:
-        found = "no text" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
-        remedy = "Check the path; it is relative to the current folder."
-        raise InputError(doing, found=found, expected="a file with a class in each line", remedy=remedy) from error
+    remedy = "Check the path; it is relative to the current folder."
+    lines = _read_text(path, doing, "a file with a class in each line", remedy).rstrip().splitlines()
+    names = tuple(line.strip() for line in lines)
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if not all(names) or twice is not None:
         found = f"'{twice}' twice" if twice else "an empty line" if names else "nothing"
         remedy = "List every class once, in the order of the model's outputs."
         raise InputError(doing, found=found, expected="one class in each line", remedy=remedy)
     return names
+
+
+def _read_text(path: Path, doing: str, expected: str, remedy: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        found = "no text" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
+        raise InputError(doing, found=found, expected=expected, remedy=remedy) from error
 
 
 # A .jsonl file: one sample in each line, its files relative to the folder of the file.
@@ -359,11 +364,7 @@ def _read_lines(path: Path, listed: Sequence[str] | None) -> Dataset:
         InputError: no such file, a line that is no sample (its number is named), or one unlike the first.
     """
     doing = f"Reading the data file '{path}'"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        found = "no text" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
-        raise InputError(doing, found=found, expected="a sample in each line", remedy=_EXAMPLE) from error
+    text = _read_text(path, doing, "a sample in each line", _EXAMPLE)
     numbered = ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
     lines = [_line(line, f"Reading line {number} of '{path}'", f"line {number}") for number, line in numbered]
     if not lines:
@@ -467,7 +468,7 @@ def _numbers(line: _Line, key: str, folder: Path | None = None) -> Array:
             return np.zeros(0, np.int64)
         path = _inside(line, key, folder)
         if path.suffix.lower() != ".npy":
-            line.refuse(f"'{value}' of input '{key}'", "an .npy file, or numbers", _EXAMPLE)
+            line.refuse(f"'{value}' of input '{key}'", "an .npy file, or numbers")
         return _array(path, line)
     try:
         found = np.asarray(value)

@@ -285,9 +285,7 @@ class Bench:
             if known.digest != identity.get(f"data:{use.data}"):
                 continue
             before, labels = task_answers(shared.subject.model.task, stored), shared.subject.data[use.data].labels
-            with contextlib.suppress(
-                ValueError
-            ):  # a metric of more than the stored answers, or of another form of them
+            with contextlib.suppress(ValueError):  # the metric counts more than the stored answers, or another form
                 lost = score(use.metric, today[use.data], labels=labels, reference=before, name=use.name)
                 yield lost, retrained_gate(lost, tolerance, planned.rules.decision)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qbench.tracking.alerts import Regression as Regression
     from qbench.tracking.alerts import Ruling as Ruling
     from qbench.tracking.alerts import State as State
+    from qbench.tracking.alerts import change_size as change_size
     from qbench.tracking.alerts import find_alerts as find_alerts
     from qbench.tracking.alerts import group_alerts as group_alerts
     from qbench.tracking.alerts import load_annotations as load_annotations

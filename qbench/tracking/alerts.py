@@ -171,8 +171,13 @@ class Alert:
     @property
     def loss(self) -> float:
         """How much was lost: of a share, and of a value in another unit the share of what it was before."""
-        change = abs(self.after - self.before)
-        return change if self.unit == "%" else change / max(abs(self.before), 1e-9)
+        return change_size(self.before, self.after, self.unit)
+
+
+def change_size(before: float, after: float, unit: str) -> float:
+    """The size of a change: of a share the difference, of a value in another unit its share of ``before``."""
+    change = abs(after - before)
+    return change if unit == "%" else change / max(abs(before), 1e-9)
 
 
 def find_alerts(
@@ -343,8 +348,11 @@ def _related_commits(alert: Alert, stretches: _Stretches) -> Collection[str]:
 _EPSILON = 1e-9
 """A difference of two shares may differ from a whole number of samples in the last bits."""
 
-_EARLIER, _BY_CHANCE = 120, 0.05
-"""How probable it may be that points beyond what was accepted are noise, by the share of beyond ones among so many."""
+_BY_CHANCE = 0.05
+"""How probable it may be that points beyond what was accepted are noise, by the share of such points before them."""
+
+_EARLIER = 120
+"""How many points before them are counted."""
 
 _LONG = 12
 """How many points at the end show that a level which no new one followed has crept back."""
@@ -402,8 +410,7 @@ def _changes(course: _Course) -> list[_Found]:
         before = series.levels[-2]
         alert = course.alert(Kind.STEP, before.stop - 1, last.start, before.value, last.value)
         alert = replace(alert, state=State.PROVISIONAL)
-        never = 1 << 62
-        found.append(_Found(alert, before.stop - 1, last.start, before.value, last.value, seen=never, is_quiet=True))
+        found.append(_Found(alert, before.stop - 1, last.start, before.value, last.value, seen=_NEVER, is_quiet=True))
     return found
 
 
@@ -438,10 +445,8 @@ def _end(step: _Found, arrived: _Arrived, number: int) -> None:
         return
     run = course.series.points[tail[0]].run
     if _is_back(step, arrived, number, tail):
-        step.ended, step.alert = (
-            number,
-            replace(step.alert, state=State.FIXED, why=f"the old level came back with run {run}"),
-        )
+        why = f"the old level came back with run {run}"
+        step.ended, step.alert = number, replace(step.alert, state=State.FIXED, why=why)
     elif _is_accepted(step, arrived, number, tail):
         own = step.bad in tail or abs(arrived.values[tail[-1]] - step.after) < course.least_at(tail[-1])
         why = "the new level is what was accepted" if own else f"what was measured since run {run} is what was accepted"
@@ -619,6 +624,8 @@ def _without_explained(course: _Course, found: Sequence[_Found], steps: Sequence
 
 _NOW = (1 << 62) - 1
 """Later than any arrival."""
+_NEVER = _NOW + 1
+"""When a provisional alert was confirmed."""
 
 
 def _recent(course: _Course) -> float:

@@ -19,7 +19,6 @@ from qbench.metrics import (
     catalogue,
     get_metric,
     score,
-    split_name,
 )
 
 
@@ -152,8 +151,6 @@ def test_score_refuses_nothing_to_count():
 def test_unknown_metric_suggests_the_nearest():
     with pytest.raises(InputError, match="top1"):
         get_metric("topp1")
-    assert split_name("agreement@photo_crops") == ("agreement", "photo_crops")
-    assert split_name("top1") == ("top1", None)
 
 
 def test_an_extension_adds_a_metric():

@@ -3,7 +3,7 @@
 import pytest
 from reporting_histories import MODELS, SCHEMAS, edge_histories, make_cell, make_run, nightly_history
 
-from qbench.reporting import PYTEST_MARKUP, RICH_STYLES, build_report, styled_lines, summary_lines, summary_text
+from qbench.reporting import PYTEST_MARKUP, RICH_STYLES, build_report, styled_lines, summary_lines
 from qbench.reporting.report import TITLES
 
 
@@ -73,7 +73,6 @@ def test_a_fault_of_ours_becomes_a_line():
 def test_every_tone_is_known_to_both_doors(report):
     tones = {line.tone for line in styled_lines(report, 80)}
     assert tones <= set(PYTEST_MARKUP) == set(RICH_STYLES)
-    assert summary_text(report, 80).plain == "\n".join(summary_lines(report, 80))
 
 
 def test_another_metric_than_its_rows_is_marked():
