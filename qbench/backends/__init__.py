@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import executed_by as executed_by
     from qbench.backends.protocol import for_many_sessions as for_many_sessions
     from qbench.backends.protocol import in_slices as in_slices
+    from qbench.backends.protocol import recording as recording
     from qbench.backends.protocol import runs_as_written as runs_as_written
     from qbench.backends.protocol import versions_of as versions_of
     from qbench.backends.registry import as_backend as as_backend

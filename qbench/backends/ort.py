@@ -2,6 +2,7 @@
 
 import enum
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from qbench.backends.protocol import (
+    INTEGER_PRODUCTS,
     Array,
     Closing,
     Executed,
@@ -31,8 +33,9 @@ from qbench.graph import (
     Form,
     constant_bytes,
     input_at,
-    load_model,
     model_bytes,
+    node_key,
+    origin_of,
     own_copy,
     save_model,
 )
@@ -226,12 +229,14 @@ class OrtBackend:
         optimization: the graph optimizations; all by default.
         precise: ``session.x64quantprecision``: exact u8×s8 sums on every x64 processor, slower.
         arena: whether a session keeps memory that it has used; of no use with many sessions.
+        records: whether each session writes its optimized graph, so that ``executed`` needs no second session.
     """
 
     name: str
     optimization: Optimization = field(default_factory=Optimization)
     precise: bool = False
     arena: bool = True
+    records: bool = False
     capabilities: Capabilities = field(default_factory=lambda: _CAPABILITIES)
     packages: tuple[str, ...] = ("onnxruntime",)
 
@@ -248,19 +253,32 @@ class OrtBackend:
         require_count(f"Preparing a model on '{self.name}'", "threads", threads)  # 0 would be all processors
         runtime = _runtime()
         graph = loaded(model)
-        session = self._session(runtime, self.fitted(graph, taps), threads)
-        rewritten = partial(self._rewritten, model, taps)
-        return _OrtExecutor(session, FeedCheck.of(graph, self.name), self.name, rewritten)
+        fitted, check = self.fitted(graph, taps), FeedCheck.of(graph, self.name)
+        if self.records and self.optimization.level is not Level.NONE and constant_bytes(fitted) < MESSAGE_LIMIT:
+            session, found = self._recorded(runtime, fitted, threads)
+            return _OrtExecutor(session, check, self.name, lambda: found)
+        session = self._session(runtime, fitted, threads)
+        return _OrtExecutor(session, check, self.name, partial(self._executed, model, taps))
 
-    def _rewritten(self, model: ir.Model | Path | str, taps: Sequence[str]) -> ir.Model:
-        """The optimized graph of ``model``, written by a further session."""
-        if self.optimization.level is Level.NONE:
-            return self.fitted(loaded(model), taps)
-        with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
-            path = Path(folder) / "rewritten.onnx"
+    def _recorded(
+        self,
+        runtime: Any,  # noqa: ANN401 - a module without types
+        fitted: ir.Model,
+        threads: int,
+    ) -> "tuple[onnxruntime.InferenceSession, dict[str, Executed]]":
+        """A session over ``fitted``, and how it runs the nodes; the file of its optimized graph is removed again."""
+        with tempfile.NamedTemporaryFile(prefix="qbench-", suffix=".onnx") as file:
+            path = Path(file.name)
             keeping = replace(self, optimization=replace(self.optimization, kept=path))
-            keeping._session(_runtime(), self.fitted(loaded(model), taps), 1)  # noqa: SLF001 - a value of this class
-            return own_copy(load_model(path))
+            session = keeping._session(runtime, fitted, threads)  # noqa: SLF001 - a value of this class
+            return session, executed_nodes(path, fitted)
+
+    def _executed(self, model: ir.Model | Path | str, taps: Sequence[str]) -> dict[str, Executed]:
+        """How the nodes of ``model`` run, by a further session."""
+        fitted = self.fitted(loaded(model), taps)
+        if self.optimization.level is Level.NONE:
+            return executed_as_written(fitted, "cpu")
+        return self._recorded(_runtime(), fitted, 1)[1]
 
     @property
     def arithmetic(self) -> str | None:
@@ -287,6 +305,10 @@ class OrtBackend:
     def for_many_sessions(self) -> "OrtBackend":
         """The same without an arena."""
         return replace(self, arena=False)
+
+    def recording(self) -> "OrtBackend":
+        """The same with sessions that write their optimized graph; it has a second copy of the constants."""
+        return replace(self, records=True)
 
     def fitted(self, model: ir.Model, taps: Sequence[str] = ()) -> ir.Model:
         """The model for a session: ``model`` with ``taps`` as outputs, and with workarounds for its optimizers.
@@ -371,6 +393,87 @@ def fused_arithmetic(processor: str, *, precise: bool) -> str | None:
     return "ort-x64" if precise or processor.endswith("-vnni") else "ort-x64-avx2"
 
 
+# How the nodes of a graph run, by the optimized graph that a session writes.
+#
+# The file has the fused nodes, with names that the engine made of the old ones, and hardly any types. A fused node is
+# traced by its name, else by the first of its outputs that the prepared graph has too. Types follow from those of the
+# constants: every operator on integers has a zero point of its result.
+
+_MADE = re.compile(r"(?:_nchwc|_token_\d+)+$")
+"""What the engine appends to the name of the node that a new one replaces."""
+_FUSED = "fused "
+_QUANTIZES_ITSELF = frozenset({"DynamicQuantizeMatMul", "DynamicQuantizeLSTM"})
+"""Operators that take floats and multiply integers, of the type of their weight."""
+_RESULT_POINT = {"QuantizeLinear": 2, "QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8}
+"""Operator → the input that is the zero point of its result."""
+
+
+def executed_nodes(path: Path, prepared: ir.Model) -> dict[str, Executed]:
+    """How the session that wrote the optimized graph at ``path`` runs the nodes of ``prepared``."""
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False).graph
+    nodes = list(ir.traversal.RecursiveGraphIterator(prepared.graph))
+    origins = {node_key(node): origin_of(node) for node in nodes}
+    makers = {str(value.name): node_key(node) for node in nodes for value in node.outputs if value.name}
+    found: dict[str, Executed] = {}
+    _collect(graph, {}, origins, makers, found)
+    return found
+
+
+def _collect(
+    graph: Any,  # noqa: ANN401 - a message of onnx
+    outside: Mapping[str, int],
+    origins: Mapping[str, str],
+    makers: Mapping[str, str],
+    found: dict[str, Executed],
+) -> None:
+    """Add the nodes of ``graph`` and of the graphs inside it; ``outside``: value → type of the graphs around it."""
+    types = dict(outside)
+    types |= {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info)}
+    types |= {constant.name: constant.data_type for constant in graph.initializer}
+    for node in graph.node:
+        read = node.input[1:] if node.op_type == "QLinearConcat" else node.input  # its first is a scale
+        first = next((types.get(name, 0) for name in read if name), 0)
+        computed = types.get(node.input[1], 0) if node.op_type in _QUANTIZES_ITSELF else first
+        result = _result_type(node, types, first)
+        types.update((name, result) for name in node.output if not types.get(name))
+        key = _traced(node, origins, makers)
+        how = Executed(ir.DataType(computed).numpy().name if computed else "", "cpu")
+        found.setdefault(key, how)
+        if node.op_type in INTEGER_PRODUCTS:
+            found[origins.get(key, key)] = how
+        for attribute in node.attribute:
+            for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                _collect(inner, types, origins, makers, found)
+
+
+def _result_type(node: Any, types: Mapping[str, int], first: int) -> int:  # noqa: ANN401 - a message of onnx
+    """The type of the results of ``node``, whose first input has the type ``first``; 0: not known."""
+    if node.op_type == "Cast":
+        return int(next(one.i for one in node.attribute if one.name == "to"))
+    if node.op_type in ("DynamicQuantizeLinear", "QuantizeLinear") and len(node.input) < 3:
+        return int(ir.DataType.UINT8)
+    if node.op_type == "DequantizeLinear":
+        return types.get(node.input[1], 0)
+    if node.op_type in _RESULT_POINT:
+        at = _RESULT_POINT[node.op_type]
+        point = node.input[at] if at < len(node.input) else ""
+        return types.get(point, 0) if point else int(ir.DataType.FLOAT)
+    if node.op_type == "MatMulIntegerToFloat":
+        return int(ir.DataType.FLOAT)
+    return int(ir.DataType.INT32) if node.op_type in ("MatMulInteger", "ConvInteger") else first
+
+
+def _traced(node: Any, names: Mapping[str, str], makers: Mapping[str, str]) -> str:  # noqa: ANN401 - a message of onnx
+    """The name of the prepared node that ``node`` stems from; the engine's own where that is not known."""
+    for name in (node.name, _MADE.sub("", node.name.removeprefix(_FUSED))):
+        if name in names:
+            return name
+    traced = next((makers[value] for value in node.output if value in makers), "")
+    return traced or node.name or next(iter(node.output), "")
+
+
 class _OrtExecutor(Closing):
     """The executor of one session; closing it frees the memory."""
 
@@ -379,9 +482,9 @@ class _OrtExecutor(Closing):
         session: "onnxruntime.InferenceSession",
         check: FeedCheck,
         backend: str,
-        rewritten: Callable[[], ir.Model],
+        executed: Callable[[], dict[str, Executed]],
     ) -> None:
-        self._rewritten = rewritten
+        self._executed = executed
         self._session: onnxruntime.InferenceSession | None = session
         self._check = check
         self._backend = backend
@@ -403,8 +506,8 @@ class _OrtExecutor(Closing):
         return dict(zip(self._outputs, results, strict=True))
 
     def executed(self) -> Mapping[str, Executed]:
-        """The nodes of the optimized graph, which a second session writes."""
-        return executed_as_written(self._rewritten(), "cpu")  # its only provider
+        """The nodes of the optimized graph under the names of those that they stem from, on its only provider."""
+        return self._executed()
 
     def close(self) -> None:
         """Free the session."""
@@ -457,6 +560,10 @@ class LoweredOrtBackend:
             What ``OrtBackend.prepare`` raises.
         """
         return self.engine.prepare(self.lowered(loaded(model), taps), threads=threads)
+
+    def recording(self) -> "LoweredOrtBackend":
+        """The same with an engine that is ``recording``."""
+        return replace(self, engine=self.engine.recording())
 
     def lowered(self, model: ir.Model, taps: Sequence[str] = ()) -> ir.Model:
         """``model`` lowered to operators on integers, with ``taps`` as outputs.

@@ -13,7 +13,16 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError, NotFetchedError, QbenchError, UnsupportedError, nearest
-from qbench.graph import AnyModel, Capabilities, as_model, fixed_batch, node_key, values_by_name, with_shapes
+from qbench.graph import (
+    AnyModel,
+    Capabilities,
+    as_model,
+    fixed_batch,
+    node_key,
+    origin_of,
+    values_by_name,
+    with_shapes,
+)
 from qbench.host import package_versions
 
 if TYPE_CHECKING:
@@ -30,12 +39,21 @@ class Executed:
     """How a node runs.
 
     Args:
-        precision: the type of its first input, such as ``uint8`` or ``float32``; empty: not known.
+        precision: the type that it computes in, such as ``uint8`` or ``float32``: that of its first input, except where
+            the kernel itself quantizes it; empty: not known.
         device: ``cpu`` or the name of a device.
     """
 
     precision: str
     device: str
+
+    @property
+    def in_integers(self) -> bool:
+        """Whether it computes in integers, by numpy's names of types or the short ones of engines (``u8``)."""
+        return _INTEGER_TYPE.fullmatch(self.precision) is not None
+
+
+_INTEGER_TYPE = re.compile(r"(u|i|int|uint)\d+")
 
 
 @runtime_checkable
@@ -51,8 +69,9 @@ class Executor(AbstractContextManager["Executor"], Protocol):
         ...
 
     def executed(self) -> Mapping[str, Executed]:
-        """Node of the optimized graph (fused nodes by the engine's names) → how the engine runs it.
+        """Node of the prepared graph → how the engine runs it.
 
+        A node that the engine made is listed under the node that it stems from, else under the engine's name for it.
         Nodes for which this is not known are omitted. ``executed_by`` also accepts executors without this method.
         """
         return {}
@@ -71,7 +90,7 @@ class Backend(Protocol):
 
     A class that does not inherit from this protocol may omit ``arithmetic``; ``arithmetic_of`` handles that. Optional
     features of a backend are protocols of their own: ``HasRuleDigests``, ``RemoteBackend``, ``Unoptimized``,
-    ``HasLevels``, ``ManySessions`` and ``CountsEvents``.
+    ``HasLevels``, ``ManySessions``, ``CountsEvents`` and ``Recording``.
     """
 
     @property
@@ -170,6 +189,15 @@ class CountsEvents(Protocol):
 
 
 @runtime_checkable
+class Recording(Protocol):
+    """A backend that learns how its engine runs a graph while it prepares it, for little more time."""
+
+    def recording(self) -> "Backend":
+        """The same with executors whose ``executed`` costs nothing; its numbers are equal."""
+        ...
+
+
+@runtime_checkable
 class RemoteBackend(Protocol):
     """A backend with the packages of another Python, whose sessions are processes of their own."""
 
@@ -205,6 +233,11 @@ def executed_by(executor: Executor) -> Mapping[str, Executed]:
     return {} if ask is None else ask()
 
 
+def recording(backend: Backend) -> Backend:
+    """``backend`` with executors that already know how their nodes run, where it has such a form."""
+    return backend.recording() if isinstance(backend, Recording) else backend
+
+
 def runs_as_written(backend: Backend) -> bool:
     """Whether ``backend`` fuses nothing, so that a tap changes no number."""
     return isinstance(backend, Unoptimized) and backend.unoptimized() is backend
@@ -217,8 +250,25 @@ def for_many_sessions(backend: Backend) -> Backend:
 
 def executed_as_written(model: ir.Model, device: str) -> dict[str, Executed]:
     """How ``device`` runs every node of the main graph of ``model``, if it runs the graph unchanged."""
-    typed = with_shapes(model)
-    return {node_key(node): Executed(_precision(node), device) for node in typed.graph}
+    is_typed = all(value.dtype is not None for node in model.graph for value in node.inputs if value is not None)
+    typed = model if is_typed else with_shapes(model)
+    found = {node_key(node): Executed(_precision(node), device) for node in typed.graph}
+    products = {origin_of(node): found[node_key(node)] for node in typed.graph if node.op_type in INTEGER_PRODUCTS}
+    return found | products
+
+
+INTEGER_PRODUCTS = frozenset(
+    {
+        "ConvInteger",
+        "DynamicQuantizeMatMul",
+        "MatMulInteger",
+        "MatMulIntegerToFloat",
+        "QGemm",
+        "QLinearConv",
+        "QLinearMatMul",
+    }
+)
+"""Operators that compute the product of another node, which is their origin, in integers."""
 
 
 def _precision(node: ir.Node) -> str:

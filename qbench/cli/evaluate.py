@@ -446,7 +446,11 @@ def _print_plan(quantized: "Measurement") -> None:
     came = "" if quantized.cell.is_given else "planned "
     put()
     put(f"{100 * quantized.integer_macs:.1f} % of the multiply-accumulates are {came}in integers")
+    if quantized.executed_macs is not None:
+        put(f"{100 * quantized.executed_macs:.1f} % were executed in integers by {quantized.cell.backend}")
+    differ = quantized.executed_macs is not None and quantized.executed_macs < quantized.integer_macs
     for words, listed in (
+        ("executed in float, with their share:", quantized.executed_in_float if differ else ()),
         ("left in float:", quantized.refusals),
         (f"run in float by {quantized.cell.backend}, between their qparams:", quantized.run_in_float),
     ):

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from qbench.backends import Backend, HasRuleDigests, as_backend, get_backend, versions_of
+from qbench.backends import Backend, HasRuleDigests, as_backend, get_backend, recording, versions_of
 from qbench.errors import InputError, UnsupportedError, require_count, require_type
-from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, prepare_runners
+from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, executed_macs, prepare_runners
 from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import Rewriting, rewrite_note, rewrite_quantized
 from qbench.evaluation.subject import MetricUse, Subject
@@ -159,8 +159,10 @@ def measure_request(request: Request) -> Measurement:
         done = rewrite_quantized(quantized, request.rewriting)
         quantized, rewritten = done.quantized, rewrite_note(done, shared, backend, threads=request.threads)
     graphs = shared.graphs if quantized is None else quantized.models
+    reported = quantized is not None and not (schema and schema.weights_only)
     with ExitStack() as stack:
-        runners = prepare_runners(backend, graphs, stack, threads=request.threads)
+        runs = recording(backend) if reported else backend
+        runners = prepare_runners(runs, graphs, stack, threads=request.threads)
         samples = {name: shared.samples(dataset) for name, dataset in subject.data.items()}
         prepared = timer()
         comparison = None if request.comparator is None else BackendComparison(request, graphs, stack)
@@ -173,6 +175,7 @@ def measure_request(request: Request) -> Measurement:
         finished = timer()
         answers = {name: shared.with_likelihoods(given, runners, subject.data[name]) for name, given in answers.items()}
         rival = {} if request.rival is None else _answers_of(request, request.rival, graphs, samples)
+        share, in_float = executed_macs(runners, quantized) if quantized is not None and reported else (None, ())
     changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
     today = _of_today(request, reference)
     of_rules = backend.digests if isinstance(backend, HasRuleDigests) else {}
@@ -190,6 +193,8 @@ def measure_request(request: Request) -> Measurement:
         weight_macs=quantized.weight_macs if quantized and schema and schema.weights_only else None,
         refusals=() if quantized is None else quantized.refusals,
         run_in_float=() if quantized is None else quantized.run_in_float,
+        executed_macs=share,
+        executed_in_float=in_float,
         idle_rules=() if quantized is None else quantized.idle_rules,
         constant_bytes=sum(map(constant_bytes, graphs.values())),
         seconds=_seconds(started, prepared, finished, comparison),

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from qbench.metrics import Answers
 
 
+_ROUNDING = 1e-9
+"""By so much two shares of the same counts may differ."""
+
+
 class State(enum.Enum):
     """Whether a stored fp32 reference can judge what was measured."""
 
@@ -31,6 +35,7 @@ class Accepted:
         reason: why it replaced an earlier one; empty for the first.
         arithmetic: digest of the arithmetic of the backend; empty where it is unknown, or the backend declares none.
         kept: data set → digest of the answers that are kept next to the baseline; empty where the suite asks for none.
+        executed_macs: the share of multiply-accumulates that the engine ran in integers; None: it was not known.
     """
 
     metrics: Mapping[str, int]
@@ -38,12 +43,18 @@ class Accepted:
     reason: str = ""
     arithmetic: str = ""
     kept: Mapping[str, str] = field(default_factory=dict)
+    executed_macs: float | None = None
 
     def is_worse(self, measurement: Measurement) -> bool:
         """Whether some metric of ``measurement`` is worse than here."""
         sign = {Direction.HIGHER: 1, Direction.LOWER: -1}
         both = (score for score in measurement.scores if score.metric in self.metrics)
         return any(sign[score.direction] * (score.hits - self.metrics[score.metric]) < 0 for score in both)
+
+    def fell_to_float(self, measurement: Measurement) -> bool:
+        """Whether ``measurement`` ran less in integers than here; False where one of the two is not known."""
+        before, now = self.executed_macs, measurement.executed_macs
+        return before is not None and now is not None and now < before - _ROUNDING
 
     def gains(self, measurement: Measurement) -> list[tuple[Score, int]]:
         """The scores against labels that it has too, each with how many units ``measurement`` is better in it."""

@@ -112,6 +112,14 @@ def worse_than(rival: str, backend: str) -> str:
     return f"find what differs: qbench diff MODEL --data D --calib D2 --left backend={rival} --right backend={backend}"
 
 
+def fell_to_float() -> str:
+    """Less run in integers than the floor, which accepting does not change."""
+    return (
+        "find why the engine runs the named layers in float ('qbench quantize --why' has the plan), "
+        "or lower executed_macs of the model"
+    )
+
+
 def unequal(backend: str) -> str:
     """Two backends with different results of one graph, which accepting does not change."""
     return (

@@ -73,7 +73,8 @@ def _notices_without_unaccepted(verdict: Verdict) -> tuple[str, ...]:
 #     too little planned in integers              UNSUPPORTED, or DRIFTED where a result was accepted on this processor
 #     no baseline, or one of another model        MISSING, STALE
 #     loss, agreement, limit, equality            FAILED; equality also without a baseline
-#     other calibration or result than accepted   DRIFTED
+#     less run in integers than its floor         FAILED
+#     other calibration or result than accepted   DRIFTED; also less run in integers than accepted
 #     a quarantine entry                          QUARANTINED instead of FAILED or DRIFTED; EXPIRED when its date has
 #                                                 passed or its cell does not fail
 #
@@ -115,7 +116,8 @@ def judge(
     compared = measurement.compared
     equality = None if compared is None or criterion is None else equality_gate(compared, criterion)
     is_unequal = equality is not None and equality.state is GateState.BROKEN
-    others = tuple(gate for gate in (share, equality) if gate is not None)
+    executed = _executed_gate(measurement, rules)
+    others = tuple(gate for gate in (share, executed, equality) if gate is not None)
     if expectation.state is not State.KNOWN:
         verdict = _without_reference(expectation, others, node_id)
         if compared is None or equality is None or not is_unequal:
@@ -131,7 +133,8 @@ def judge(
     moved = moves_of(measurement, expectation, rules)
     calibration = calibration_gates(measurement, expectation, rules, moved)
     rivals = [rival_gate(score, rules) for score in measurement.rival]
-    gates = (*scores, *others, *rivals, *calibration, *_memory_gates(measurement, expectation, rules))
+    fallback = _fallback_gates(measurement, expectation, rules)
+    gates = (*scores, *others, *rivals, *calibration, *fallback, *_memory_gates(measurement, expectation, rules))
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
     rule = " and ".join(rules_of_loss) or tolerance.text
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
@@ -177,6 +180,50 @@ def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
         ),
         rule=f"integer_macs {short_percent(rules.integer_macs)} ({rules.rule})",
     )
+
+
+def _executed_text(measurement: Measurement) -> str:
+    """``62 % of 1000 multiply-accumulates executed in integers by 'ort-cpu': conv1 in float32 (38 %)``."""
+    assert measurement.executed_macs is not None
+    text = (
+        f"{percent(settled(measurement.executed_macs))} of {measurement.macs} multiply-accumulates executed in "
+        f"integers by '{measurement.cell.backend}'"
+    )
+    named = measurement.executed_in_float[:_LISTED]
+    more = len(measurement.executed_in_float) - len(named)
+    return text + (f": {', '.join(named)}" if named else "") + (f" and {more} more" if more else "")
+
+
+def _executed_gate(measurement: Measurement, rules: Rules) -> Gate | None:
+    """Whether the engine ran enough of the cell in integers; None where it reports nothing and no floor is set."""
+    floor, share = rules.executed_macs, measurement.executed_macs
+    text = "the engine does not report what it ran in integers" if share is None else _executed_text(measurement)
+    if floor is None:
+        rule = "no floor is set"
+        return None if share is None else _executed(GateState.SHOWN, text, rule)
+    if measurement.cell.is_fp32:
+        return None
+    rule = f"executed_macs {short_percent(floor)} ({rules.executed_rule})"
+    if share is None:
+        return _executed(GateState.INCOMPARABLE, text, rule)
+    return _executed(GateState.HOLDS if share >= floor else GateState.BROKEN, text, rule, floor)
+
+
+def _fallback_gates(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[Gate, ...]:
+    """The gate whether the engine ran as much in integers as when the result of this class was accepted, if known."""
+    name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
+    before = None if name is None else expectation.accepted[name].executed_macs
+    if name is None or before is None or measurement.executed_macs is None:
+        return ()
+    fell = expectation.accepted[name].fell_to_float(measurement)
+    text = f"{_executed_text(measurement)}; accepted {percent(settled(before))}"
+    rule = "as much executed in integers as accepted"
+    state = GateState.BROKEN if fell else GateState.HOLDS
+    return (Gate(kind="drift", metric="executed_macs", state=state, detail=text, rule=rule, limit=before),)
+
+
+def _executed(state: GateState, detail: str, rule: str, limit: float | None = None) -> Gate:
+    return Gate(kind="executed", metric="executed_macs", state=state, detail=detail, rule=rule, limit=limit)
 
 
 def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
@@ -273,6 +320,9 @@ def _by_gates(
     elif broken.kind == "rival":
         outcome, headline = Outcome.FAILED, f"{broken.detail.partition(';')[0]}: {broken.rule}"
         remedy = remedies.worse_than(rival, measurement.cell.backend)
+    elif broken.kind == "executed":
+        outcome, headline = Outcome.FAILED, f"{broken.detail}: {broken.rule}"
+        remedy = remedies.fell_to_float()
     elif broken.kind == "limit":
         outcome, headline, remedy = Outcome.FAILED, breach(measurement, broken), remedies.too_far()
     elif broken.kind in FAILING:

@@ -146,6 +146,8 @@ class Measurement:
             schema asks for weights alone; None elsewhere.
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
         run_in_float: products on grids that the backend runs in floats, and why: ``node: reason``.
+        executed_macs: the share of multiply-accumulates that the engine ran in integers, as it reports it; None: it
+            reports nothing, or the schema plans none. executed_in_float: what it ran in float, the largest first.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
         constant_bytes: size of the constants of the graphs that the backend runs; None: not known.
         seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock; ``compared`` another backend's.
@@ -169,6 +171,8 @@ class Measurement:
     weight_macs: float | None = None
     refusals: tuple[str, ...] = ()
     run_in_float: tuple[str, ...] = ()
+    executed_macs: float | None = None
+    executed_in_float: tuple[str, ...] = ()
     idle_rules: tuple[str, ...] = ()
     constant_bytes: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -91,6 +91,8 @@ class Rules:
         agreement: share of samples that must agree with the fp32 reference, whatever was accepted for a cell.
         decision: what makes a loss red. allowance: how far answers may be from the accepted ones.
         ranges: share of its span by which a calibrated range may differ from the accepted one.
+        executed_macs: share of multiply-accumulates that the engine must have run in integers; None: only what was
+            accepted for its class gates.
         limits: metric, as the suite writes it → the limit of that distance; others are shown and do not gate.
         equivalents: groups of environment classes whose results are comparable (``cell.are_equivalent``).
         rival: the backend whose loss on the same samples that of the cell may exceed by ``rival_margin`` at most;
@@ -103,6 +105,8 @@ class Rules:
     agreement_rule: str = "default"
     ranges: float = DEFAULT_RANGES
     ranges_rule: str = "default"
+    executed_macs: float | None = None
+    executed_rule: str = "default"
     decision: Decision = POINT
     allowance: Allowance = IDENTICAL
     equivalents: tuple[tuple[str, ...], ...] = ()
@@ -111,9 +115,10 @@ class Rules:
     rival_margin: "Tolerance | None" = None
 
     def __post_init__(self) -> None:
-        for name in ("integer_macs", "agreement", "ranges"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} = {getattr(self, name)} is impossible: it is a share in [0, 1]")
+        for name in ("integer_macs", "agreement", "ranges", "executed_macs"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name} = {value} is impossible: it is a share in [0, 1]")
 
 
 # How much loss a cell may show: one relative number, layered default < suite < model < cell.

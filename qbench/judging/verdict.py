@@ -45,7 +45,7 @@ class GateState(enum.Enum):
     INCONCLUSIVE = "inconclusive"  # by the decision "ci": too few samples to decide
 
 
-FAILING = ("loss", "floor", "limit", "equality", "rival")
+FAILING = ("loss", "floor", "limit", "equality", "rival", "executed")
 """The gates that fail a cell, whatever was accepted for it."""
 
 
@@ -54,7 +54,7 @@ class Gate:
     """One check of a measurement.
 
     ``loss`` of a metric, agreement ``floor``, ``limit`` of a distance to fp32, ``equality`` with another backend,
-    ``calibration``, ``drift``, ``integer`` share.
+    ``calibration``, ``drift``, ``integer`` share as planned, ``executed`` share.
 
     ``detail`` is one line with the numbers; ``rule`` names the setting that decided and where it was set; ``limit`` is
     the value of the metric (a fraction) beyond which the gate is broken, exactly the margin away from fp32, or None.

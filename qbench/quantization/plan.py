@@ -134,6 +134,8 @@ class Plan:
         requested: every unit with a float result, in graph order, and what the schema asks of it, in words.
         corrects_biases: the schema wants biases corrected on samples, once the plan is written (``correct_biases``).
         run_in_float: products on grids that the backend runs in floats, and why; not part of the digest.
+        node_macs: node → multiply-accumulates of one sample. integer_nodes: those planned in integers. Both are not
+            part of the digest, and files do not hold them.
     """
 
     schema: str
@@ -151,9 +153,11 @@ class Plan:
     requested: Mapping[str, str] = field(default_factory=dict)
     corrects_biases: bool = False
     run_in_float: Mapping[str, str] = field(default_factory=dict)
+    node_macs: Mapping[str, int] = field(default_factory=dict)
+    integer_nodes: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        for name in ("decisions", "clips", "floats", "saturated", "requested", "run_in_float"):
+        for name in ("decisions", "clips", "floats", "saturated", "requested", "run_in_float", "node_macs"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __eq__(self, other: object) -> bool:

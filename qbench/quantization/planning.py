@@ -204,6 +204,8 @@ def make_plan(
         requested={unit.name: requested_of(unit, options) for unit, options in requests},
         corrects_biases=chosen.bias_correction,
         run_in_float=run_in_float,
+        node_macs=macs,
+        integer_nodes=frozenset(macs.keys() & (integer | came)),
     )
 
 

@@ -151,7 +151,7 @@ def read_plan(model: ir.Model) -> Plan:
     decisions: dict[Slot, Decision] = {}
     clips: dict[str, ClipForm] = {}
     floats: dict[str, Float] = {}
-    integer_mac_count = 0
+    integer: set[str] = set()
     for unit in units_of(lifted.graph):
         slots = engine_slots(unit.head) or pinned_slots(unit)
         decisions.update(slots)
@@ -160,7 +160,7 @@ def read_plan(model: ir.Model) -> Plan:
         if reason:
             floats[unit.name] = Float(reason, refused=True)
         else:
-            integer_mac_count += macs.get(unit.name, 0)
+            integer.add(unit.name)
     return Plan(
         schema=GIVEN,
         canonical="default",
@@ -170,7 +170,9 @@ def read_plan(model: ir.Model) -> Plan:
         clips=clips,
         floats=floats,
         macs=sum(macs.values()),
-        integer_mac_count=integer_mac_count,
+        integer_mac_count=sum(macs.get(name, 0) for name in integer),
+        node_macs=macs,
+        integer_nodes=frozenset(macs.keys() & integer),
     )
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qbench.judging import IMPROVED, NO_LONGER_FAILS
+from qbench.judging import FAILING, IMPROVED, NO_LONGER_FAILS
 from qbench.number_text import percent, points
 from qbench.reporting.findings_view import Found
 from qbench.reporting.format import change_text, counted, value_text
@@ -93,6 +93,7 @@ TITLES = {
     "limit": "Is farther from fp32 than its limit",
     "equality": "Differs from another backend",
     "rival": "Loses more than another backend on the same samples",
+    "executed": "Runs less in integers than its floor",
     "failed": "Fails for another reason",
     "expired": "Fails, and the date of its quarantine entry has passed",
     "calibration": "Its calibration differs from the accepted one",
@@ -112,6 +113,7 @@ SHORT = {
     "limit": "beyond its limit",
     "equality": "different from another backend",
     "rival": "worse than another backend",
+    "executed": "below the floor of executed integers",
     "failed": "for another reason",
     "expired": "with an expired quarantine entry",
     "calibration": "with another calibration",
@@ -127,7 +129,7 @@ def cause_name(cell: CellView) -> str:
     """Why ``cell`` is red, a key of ``TITLES``: its outcome, or the kind of its first broken gate."""
     first = next((gate for gate in cell.record.gates if gate.state == "broken"), None)
     if cell.record.outcome == "failed":
-        if first is None or first.kind not in ("loss", "floor", "limit", "equality", "rival"):
+        if first is None or first.kind not in FAILING:
             return "failed"
         strict = first.kind == "loss" and "decision strict" in first.rule
         return "unproven" if strict and "INCONCLUSIVE" in first.detail else first.kind

@@ -235,6 +235,7 @@ _KEYS = (
     ("decision ", "decision"),
     ("agreement ", "agreement"),
     ("integer_macs ", "integer_macs"),
+    ("executed_macs ", "executed_macs"),
     ("probabilities ", "probabilities"),
     ("equals ", "equal_to"),
     ("close to ", "close_to"),

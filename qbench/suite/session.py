@@ -454,7 +454,7 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
             bench.expectation(planned, measurement),
             tolerance=tolerance,
             criterion=planned.criterion,
-            rules=replace(rules, integer_macs=0.0),
+            rules=replace(rules, integer_macs=0.0, executed_macs=None),
             today=datetime.date.min,  # only quarantine entries have dates
         )
 

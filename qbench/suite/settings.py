@@ -362,7 +362,7 @@ def check_limits(doing: str, limits: Limits, metrics: Iterable[str], catalogues:
 
 # Shares that a suite sets for all its models, or a model for itself, each with the table that set it.
 
-SHARES = ("integer_macs", "agreement", "ranges")
+SHARES = ("integer_macs", "executed_macs", "agreement", "ranges")
 
 
 class _Table(Protocol):
@@ -370,6 +370,8 @@ class _Table(Protocol):
 
     @property
     def integer_macs(self) -> float | None: ...
+    @property
+    def executed_macs(self) -> float | None: ...
     @property
     def agreement(self) -> float | None: ...
     @property
@@ -388,10 +390,10 @@ def require_shares(table: _Table) -> None:
             raise ValueError(f"{name} = {value}, which is not a share between 0 and 1")
 
 
-def layered_share(name: str, *layers: tuple[str, _Table | None]) -> tuple[float, str]:
-    """The share ``name`` and its table, from the last of ``layers`` (place, table) that sets it; the first sets all."""
+def layered_share(name: str, *layers: tuple[str, _Table | None]) -> tuple[float | None, str]:
+    """The share ``name`` and its table, from the last of ``layers`` (place, table) that sets it; None: none does."""
     found = [(getattr(table, name), place) for place, table in layers if table is not None]
-    return [(value, place) for value, place in found if value is not None][-1]
+    return next(((value, place) for value, place in reversed(found) if value is not None), (None, "default"))
 
 
 # ``passes`` of a suite: a policy, with which the standard pipeline runs, or the text of a pipeline.

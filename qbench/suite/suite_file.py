@@ -95,6 +95,7 @@ class ModelTable:
     agreement: float | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     integer_macs: float | None = None
+    executed_macs: float | None = None
     ranges: float | None = None
     samples: int | None = None
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -153,7 +154,8 @@ class SuiteTable:
 
     Args:
         tolerance: relative to the stored fp32 score, one-sided. integer_macs: least planned share of
-            multiply-accumulates in integers. agreement: least share of samples answered as fp32 does.
+            multiply-accumulates in integers. executed_macs: the share that the engine must have run in integers;
+            None: as much as accepted. agreement: least share of samples answered as fp32 does.
         ranges: by how much a calibrated range may differ from the accepted one, as a share of its grid.
         limits: of distances to fp32.
         backends, schemas: that every model is measured with. passes: policies of rewriting for quantized cells; empty:
@@ -177,6 +179,7 @@ class SuiteTable:
     probabilities: ProbabilitiesSetting = None
     equivalents: tuple[tuple[str, ...], ...] = ()
     integer_macs: float = 0.5
+    executed_macs: float | None = None
     agreement: float = 0.85
     ranges: float = 0.01
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -238,13 +241,15 @@ class Suite:
         table = next((table for table in self.models if table.id == model), None)
         suite, own = f"suite {self.name}", f"model {model}"
         layers = ((suite, self.table), (own, table))
-        (integer_macs, rule), (agreement, agreement_rule), (ranges, ranges_rule) = (
+        (integer_macs, rule), (executed_macs, executed_rule), (agreement, agreement_rule), (ranges, ranges_rule) = (
             layered_share(name, *layers) for name in SHARES
         )
         return Rules(
-            integer_macs=integer_macs,
-            agreement=agreement,
-            ranges=ranges,
+            integer_macs=integer_macs or 0.0,
+            executed_macs=executed_macs,
+            executed_rule=executed_rule,
+            agreement=agreement or 0.0,
+            ranges=ranges or 0.0,
             rule=rule,
             agreement_rule=agreement_rule,
             ranges_rule=ranges_rule,

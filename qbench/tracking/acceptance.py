@@ -250,6 +250,8 @@ def _damaged_answers(baseline: Baseline, measurement: Measurement) -> str:
 
 def _not_finite(measurement: Measurement) -> str:
     """The first thing of ``measurement`` that is NaN or infinite; empty where all is finite."""
+    if measurement.executed_macs is not None and not math.isfinite(measurement.executed_macs):
+        return "executed_macs"
     for score in measurement.scores:
         if not all(map(math.isfinite, (score.hits, score.value, *(score.interval or ())))):
             return score.metric

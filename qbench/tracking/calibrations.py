@@ -40,6 +40,8 @@ def is_in_scope(scope: Scope | None, measurement: Measurement, old: Accepted | N
     if not is_change(measurement, old):
         more = any(s.metric not in old.metrics for s in measurement.scores)  # the suite has one more metric
         more = more or any(data not in old.kept for data in measurement.kept)  # or keeps the answers themselves
+        if scope is Scope.ALL and measurement.executed_macs is not None:  # not known when it was accepted, or more
+            more = more or measurement.executed_macs != old.executed_macs
         return more or _arithmetic(measurement) not in ("", old.arithmetic)  # another one with the same answers
     if scope is Scope.IMPROVED:
         gains = [gain for _, gain in old.gains(measurement)]
@@ -52,6 +54,8 @@ def is_change(measurement: Measurement, old: Accepted | None) -> bool:
     if old is None:
         return False
     new = accepted_of(measurement, "")
+    if old.fell_to_float(measurement):
+        return True
     pairs = ((new.metrics, old.metrics), (new.kept, old.kept))
     changed = any(before.get(name, value) != value for now, before in pairs for name, value in now.items())
     return changed or any(old.predictions.get(data) != digest for data, digest in new.predictions.items())
@@ -65,6 +69,7 @@ def accepted_of(measurement: Measurement, reason: str) -> Accepted:
         reason=reason,
         arithmetic=_arithmetic(measurement),
         kept={data: kept_digest(unpacked_answers(word)) for data, word in measurement.kept.items()},
+        executed_macs=measurement.executed_macs,
     )
 
 

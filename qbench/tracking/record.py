@@ -48,6 +48,7 @@ _NOT_MEASURED = frozenset((*_ALWAYS, "excused", "unfetched"))
 _OPTIONAL = (
     "constant_bytes",
     "weight_macs",
+    "executed_macs",
     "kept",
     "compared",
     "rewritten",
@@ -220,6 +221,7 @@ class CellRecord(
     seconds: dict[str, float] = {}
     constant_bytes: Whole | None = None
     weight_macs: float | None = None
+    executed_macs: float | None = None
     kept: dict[str, str] = {}
     compared: Compared | None = None
     rewritten: RewriteNote | None = None
@@ -359,7 +361,7 @@ class CellRecord(
 
 _MEASURED = (
     *("digests", "changed", "changed_count", "ties", "macs", "integer_macs", "weight_macs", "refusals", "seconds"),
-    *("kept", "compared", "rewritten", "idle_rules", "constant_bytes"),
+    *("executed_macs", "kept", "compared", "rewritten", "idle_rules", "constant_bytes"),
 )
 """What a measurement and its record have under one name."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from qbench.backends import (
     Backend,
+    Executed,
     Executor,
     OrtBackend,
     arithmetic_of,
@@ -16,6 +17,7 @@ from qbench.backends import (
     executed_by,
     get_backend,
     integer_backends,
+    recording,
     runs_as_written,
 )
 from qbench.errors import InputError, UnsupportedError
@@ -135,6 +137,24 @@ def test_executors_report_the_nodes_that_really_run(name, integers):
     convolutions = {found[node].precision for node in found if node.startswith("conv") and "." not in node}
     assert ("uint8" in convolutions) == integers
     np.testing.assert_array_equal(run_before["y"], run(name, qdq_net())["y"])
+
+
+@pytest.mark.parametrize("name", ORT)
+def test_a_recording_session_knows_how_it_runs_and_its_numbers_are_equal(name):
+    backend = get_backend(name)
+    with backend.prepare(qdq_net()) as plain, recording(backend).prepare(qdq_net()) as recorded:
+        assert recorded.executed() == plain.executed()
+        assert {"conv1", "conv2"} <= recorded.executed().keys()
+        np.testing.assert_array_equal(recorded.run({"x": batch()})["y"], plain.run({"x": batch()})["y"])
+
+
+def test_words_for_types_of_integers():
+    integers = [
+        word
+        for word in ("uint8", "int4", "u8", "i8", "float32", "f16", "bf16", "")
+        if Executed(word, "cpu").in_integers
+    ]
+    assert integers == ["uint8", "int4", "u8", "i8"]
 
 
 def test_islands_run_on_the_device():

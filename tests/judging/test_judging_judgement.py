@@ -5,7 +5,7 @@ import datetime
 import re
 
 import pytest
-from judged_numbers import ELSEWHERE, HERE, NODE, TODAY, agreement, expected, judged, measured, per, top1
+from judged_numbers import ELSEWHERE, HERE, NODE, TODAY, accepted_of, agreement, expected, judged, measured, per, top1
 
 from qbench.judging import (
     THEN,
@@ -130,6 +130,32 @@ def test_too_little_in_integers_is_unsupported_before_anything_else():
     assert judged(measured(integer_macs=0.5)).outcome is Outcome.PASSED
     fresh = expected(measured(), accepted={})
     assert judged(measured(integer_macs=0.5), fresh, rules=Rules(integer_macs=0.6)).outcome is Outcome.UNSUPPORTED
+
+
+def test_a_floor_of_executed_integers_fails_and_names_the_layers():
+    now = measured(executed_macs=0.4, executed_in_float=("Conv_3 in float32 (60 %)",))
+    rules = Rules(executed_macs=0.9, executed_rule="suite smoke")
+    verdict = judged(now, rules=rules)
+    assert (verdict.outcome, gate(verdict, "executed").limit) == (Outcome.FAILED, 0.9)
+    assert "Conv_3 in float32" in verdict.headline
+    assert verdict.rule == "executed_macs 90 % (suite smoke)"
+    assert judged(now).outcome is Outcome.PASSED
+    assert gate(judged(now), "executed").state is GateState.SHOWN
+    silent = judged(measured(), rules=rules)
+    assert (silent.outcome, gate(silent, "executed").state) == (Outcome.PASSED, GateState.INCOMPARABLE)
+    assert not [one for one in judged(measured()).gates if one.kind == "executed"]
+
+
+def test_less_run_in_integers_than_accepted_drifts_and_names_the_layers():
+    before = measured(executed_macs=1.0)
+    known = dataclasses.replace(accepted_of(before), executed_macs=1.0)
+    now = measured(executed_macs=0.4, executed_in_float=("Conv_3 in float32 (60 %)",))
+    verdict = judged(now, expected(before, accepted={str(HERE): known}))
+    assert verdict.outcome is Outcome.DRIFTED
+    assert "Conv_3 in float32" in verdict.headline
+    assert judged(before, expected(before, accepted={str(HERE): known})).outcome is Outcome.PASSED
+    assert judged(measured(), expected(before, accepted={str(HERE): known})).outcome is Outcome.PASSED
+    assert judged(now, expected(before)).outcome is Outcome.PASSED  # accepted before the share was known
 
 
 def test_weights_alone_are_judged_by_their_own_share():

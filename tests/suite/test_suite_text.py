@@ -119,6 +119,16 @@ def test_a_model_may_have_less_in_integers_than_its_suite(tmp_path: Path) -> Non
         suite(tmp_path, SUITE + MODEL + "integer_macs = -1.0")
 
 
+def test_a_floor_of_executed_integers_is_layered_and_unset_by_default(tmp_path: Path) -> None:
+    assert suite(tmp_path, SUITE + MODEL).rules("net_a").executed_macs is None
+    models = MODEL + "executed_macs = 0.9" + MODEL.replace("net_a", "net_b")
+    found = suite(tmp_path, SUITE + "executed_macs = 0.3" + models)
+    assert (found.rules("net_a").executed_macs, found.rules("net_a").executed_rule) == (0.9, "model net_a")
+    assert (found.rules("net_b").executed_macs, found.rules("net_b").executed_rule) == (0.3, "suite small")
+    with pytest.raises(InputError, match=r"executed_macs = 2"):
+        suite(tmp_path, SUITE + MODEL + "executed_macs = 2.0")
+
+
 def test_quarantine_entries_cover_cells_and_expire(tmp_path: Path) -> None:
     entry = """
     [[cell]]

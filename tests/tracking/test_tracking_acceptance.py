@@ -111,6 +111,18 @@ def test_one_more_metric_is_taken_over_without_a_reason(known):
     assert found.cells[SLUG].accepted[str(HERE)].metrics["top5@photos"] == 900
 
 
+def test_the_executed_share_is_accepted_and_less_needs_a_reason(known):
+    for scope in (Scope.NEW, Scope.CHANGED, Scope.IMPROVED):  # the numbers are as accepted
+        assert accept(known, measured(executed_macs=1.0), scope=scope).baseline is known
+    first = accept(known, measured(executed_macs=1.0), reason="").baseline
+    assert first.cells[SLUG].accepted[str(HERE)].executed_macs == 1.0
+    assert accept(known, measured()).baseline is known
+    with pytest.raises(InputError, match="reason"):
+        accept(first, measured(executed_macs=0.4), reason="")
+    less = accept(first, measured(executed_macs=0.4), reason="a layer has no kernel").baseline
+    assert less.cells[SLUG].accepted[str(HERE)].executed_macs == 0.4
+
+
 def entry(cell, when=None):
     return QuarantineEntry(
         cell=cell, measured="70.7", reason="per-tensor weights", owner="kernels", expires="2026-12-31", when=when
