@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from qbench.backends.registry import integer_backends as integer_backends
     from qbench.backends.venv.another_python import AnotherPython as AnotherPython
     from qbench.backends.venv.another_python import installed_version as installed_version
+    from qbench.backends.venv.another_python import load_provider as load_provider
     from qbench.backends.venv.another_python import load_python as load_python
     from qbench.backends.venv.another_python import offered_versions as offered_versions
     from qbench.backends.venv.another_python import program_in as program_in

@@ -29,6 +29,7 @@ SCHEMA_FOLDER = "schemas"
 ARITHMETIC_FOLDER = "arithmetics"
 DEVICE_FOLDER = "devices"
 PYTHON_FOLDER = "pythons"
+ENGINE_FOLDER = "engines"
 WRITTEN_ARITHMETICS = f"{ARITHMETIC_FOLDER}/*.toml"
 """The owner of arithmetics that files next to a suite define."""
 
@@ -51,7 +52,8 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
     """The catalogues of qbench, of installed extensions, of ``extensions`` and of TOML files below ``suites``.
 
     ``schemas/mine.toml`` is the schema ``mine``, ``arithmetics/mine.toml`` the backend ``integer-mine``,
-    ``devices/mine.toml`` the backend ``partitioned-mine``, ``pythons/mine.toml`` the backend ``mine``.
+    ``devices/mine.toml`` the backend ``partitioned-mine``, ``pythons/mine.toml`` the backend ``mine``,
+    ``engines/mine.toml`` the backend ``ep-mine``.
 
     Raises:
         InputError: two owners define one name.
@@ -93,13 +95,16 @@ def written_extensions(suites: Path) -> tuple[Extension, ...]:
         f"partitioned-{path.stem}": partial(_read_device, path, arithmetics) for path in _files(suites / DEVICE_FOLDER)
     }
     pythons = {path.stem: partial(_read_python, path) for path in _files(suites / PYTHON_FOLDER)}
+    engines = {f"ep-{path.stem}": partial(_read_engine, path) for path in _files(suites / ENGINE_FOLDER)}
     found = (
         Extension(name=f"{SCHEMA_FOLDER}/*.toml", schemas=schemas),
         Extension(name=WRITTEN_ARITHMETICS, arithmetics=arithmetics),
         Extension(name=f"{DEVICE_FOLDER}/*.toml", backends=devices),
         Extension(name=f"{PYTHON_FOLDER}/*.toml", backends=pythons),
+        Extension(name=f"{ENGINE_FOLDER}/*.toml", backends=engines),
     )
-    return tuple(one for one, files in zip(found, (schemas, arithmetics, devices, pythons), strict=True) if files)
+    files = (schemas, arithmetics, devices, pythons, engines)
+    return tuple(one for one, defined in zip(found, files, strict=True) if defined)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -127,6 +132,12 @@ def _read_python(path: Path) -> "Backend":
     from qbench.backends import load_python
 
     return load_python(path)
+
+
+def _read_engine(path: Path) -> "Backend":
+    from qbench.backends import load_provider
+
+    return load_provider(path)
 
 
 def _read_schema(path: Path) -> "Schema":

@@ -1,10 +1,10 @@
-"""ONNX Runtime of another Python: a backend whose sessions run in a process of that installation."""
+"""ONNX Runtime in a process of its own: under another Python, or with an execution provider that a library adds."""
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -20,13 +20,16 @@ from qbench.backends.protocol import (
     FeedCheck,
     Feeds,
     batch_refusal,
+    engine_sentence,
+    in_slices,
     loaded,
     refusal,
 )
 from qbench.backends.venv.client import EngineError, Worker
 from qbench.backends.venv.creator import EnvironmentMaker, plain_requirement
-from qbench.errors import InputError, NotFetchedError, UnavailableError
+from qbench.errors import InputError, NotFetchedError, QbenchError, UnavailableError, UnsupportedError, require_count
 from qbench.graph import Capabilities, own_copy
+from qbench.host import package_versions
 from qbench.storage import read_toml, value_from_table
 
 # A graph for an engine that is older than the file: it is declared with an older opset or IR version where the meaning is
@@ -197,26 +200,33 @@ class AnotherPython:
         worker = Worker(self.python)
         try:
             fitted = engine.fitted(graph, taps)
-            self._prepared(worker, fitted, engine.session_settings(threads))
+            _load(worker, fitted, engine.session_settings(threads), self.name)
         except BaseException:
             worker.close()
             raise
         outputs = frozenset(value.name or "" for value in fitted.graph.outputs)
         return _FarExecutor(worker, FeedCheck.of(graph, self.name), outputs)
 
-    def _prepared(self, worker: Worker, model: ir.Model, settings: Mapping[str, object]) -> None:
-        """Load ``model`` in ``worker``, with older declarations if the engine refuses newer ones."""
-        while True:
-            try:
-                worker.load(model, settings, doing=f"Preparing '{model.graph.name}' on '{self.name}'")
-            except EngineError as error:
-                older = stamped_older(model, Limits.named_by(str(error)))
-                if older is None:
-                    graph, version = model.graph.name or "model", worker.versions["onnxruntime"]
-                    raise refusal(error.kind, str(error), graph=graph, backend=self.name, version=version) from error
-                model = older
-            else:
-                return
+
+def _load(worker: Worker, model: ir.Model, settings: Mapping[str, object], backend: str) -> None:
+    """Load ``model`` in ``worker``, with older declarations if the engine refuses newer ones.
+
+    Raises:
+        QbenchError: the engine refuses the model, or the worker died. EngineError: an error of a plugin provider.
+    """
+    while True:
+        try:
+            worker.load(model, settings, doing=f"Preparing '{model.graph.name}' on '{backend}'")
+        except EngineError as error:
+            older = stamped_older(model, Limits.named_by(str(error)))
+            if older is None:
+                if error.kind in _OF_PROVIDERS or _DECLINED in str(error):
+                    raise
+                graph, version = model.graph.name or "model", worker.versions["onnxruntime"]
+                raise refusal(error.kind, str(error), graph=graph, backend=backend, version=version) from error
+            model = older
+        else:
+            return
 
 
 def python_backend(path: Path | str, like: str = "ort-cpu", *, name: str = "") -> AnotherPython:
@@ -280,7 +290,10 @@ def program_in(path: Path) -> Path:
 class _FarExecutor(Closing):
     """The executor of one session in a worker; closing it ends that process."""
 
-    def __init__(self, worker: Worker, check: FeedCheck, outputs: frozenset[str]) -> None:
+    def __init__(
+        self, worker: Worker, check: FeedCheck, outputs: frozenset[str], assigned: Mapping[str, str] | None = None
+    ) -> None:
+        self._assigned = assigned or {}
         self._worker: Worker | None = worker
         self._check = check
         self._outputs = outputs
@@ -311,8 +324,8 @@ class _FarExecutor(Closing):
         return results
 
     def executed(self) -> Mapping[str, Executed]:
-        """Nothing: the worker does not report it."""
-        return {}
+        """Node → the provider that runs it, where that is recorded; in which precision, a provider does not report."""
+        return {node: Executed("", provider) for node, provider in self._assigned.items()}
 
     def close(self) -> None:
         """End the process."""
@@ -472,4 +485,204 @@ def load_python(path: Path) -> WrittenPython:
         like=mirrored_backend(text.like, f"Reading '{path}', its like = '{text.like}'"),
         python=path.parent / text.python if text.python else None,
         requirements=tuple(plain_requirement(one, f"Reading '{path}'") for one in text.requirements),
+    )
+
+
+# An execution provider that a library adds to ONNX Runtime, declared by a file next to the suites.
+#
+# The library is third-party native code: it is loaded, and its sessions run, in a process of their own.
+
+_CPU = "CPUExecutionProvider"
+_OF_PROVIDERS = frozenset({"NoDeviceError", "NoLibraryError"})
+_DECLINED = "fallback to CPU EP has been explicitly disabled"
+"""Part of the message for a graph that a provider does not run as a whole."""
+_MODULE_ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_KINDS = ("", "cpu", "gpu", "npu")
+_FEW = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderBackend:
+    """ONNX Runtime with the execution provider ``provider`` of a library.
+
+    Args:
+        name: its name in results.
+        provider: the name that its devices bear.
+        library: its file, or ``module:attribute``, a path or a function that gives one; empty: it is built in.
+        options: of the provider.
+        device: the kind of device: ``cpu``, ``gpu`` or ``npu``; empty: the first that it offers.
+        fallback: whether the CPU provider runs the nodes that it declines.
+        batch: the batch size of its graphs, for a provider that needs one; None: as the graph declares it.
+        packages: the distributions whose versions may change its numbers.
+    """
+
+    name: str
+    provider: str
+    library: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    device: str = ""
+    fallback: bool = False
+    batch: int | None = None
+    packages: tuple[str, ...] = ("onnxruntime",)
+    capabilities: Capabilities = field(default_factory=lambda: replace(OrtBackend(name=_CPU).capabilities, taps=False))
+
+    @property
+    def arithmetic(self) -> str | None:
+        """Not known."""
+        return None
+
+    @property
+    def has_started(self) -> bool:
+        """True: its versions are those of packages of this Python."""
+        return True
+
+    def package_versions(self) -> Mapping[str, str]:
+        """The versions of those ``packages`` that are installed."""
+        return package_versions(self.packages)
+
+    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+        """A session over ``model`` in a process of its own.
+
+        Raises:
+            InputError: not an ONNX model, or an invalid graph.
+            UnsupportedError: no device is offered here, the provider declines nodes and may not leave them to the CPU,
+                or taps are requested: further outputs change what a provider fuses.
+            NotFetchedError: the library is not there or does not load.
+            UnavailableError: the process died.
+        """
+        require_count(f"Preparing a model on '{self.name}'", "threads", threads)
+        graph = loaded(model)
+        doing = f"Preparing '{graph.graph.name or 'model'}' on '{self.name}'"
+        if further := [name for name in taps if name not in {value.name for value in graph.graph.outputs}]:
+            raise UnsupportedError(
+                doing,
+                found=f"a tap on '{further[0]}'",
+                expected="no taps: a provider fuses other operators when a value between them is an output",
+                remedy="Watch an integer interpreter or another backend.",
+            )
+        if self.batch is not None:
+            graph = with_batch(graph, self.batch)
+        engine = OrtBackend(name=self.name)
+        fitted, settings = engine.fitted(graph), self._settings(engine, threads, fallback=self.fallback)
+        worker = Worker()
+        try:
+            _load(worker, fitted, settings, self.name)
+            assigned = worker.ask({"do": "assigned"}, {}, doing=doing)[0]["assigned"]
+        except EngineError as error:
+            worker.close()
+            raise self._refusal(error, doing, lambda: self._declined(engine, fitted)) from error
+        except BaseException:
+            worker.close()
+            raise
+        outputs = frozenset(value.name or "" for value in fitted.graph.outputs)
+        executor = _FarExecutor(worker, FeedCheck.of(graph, self.name), outputs, assigned)
+        return executor if self.batch is None else in_slices(executor, graph)
+
+    def _settings(self, engine: OrtBackend, threads: int, *, fallback: bool) -> dict[str, object]:
+        settings = engine.session_settings(threads)
+        entries = {**engine.session_entries, "session.record_ep_graph_assignment_info": "1"}
+        if not fallback and self.provider != _CPU:  # which ONNX Runtime refuses as contradictory
+            entries["session.disable_cpu_ep_fallback"] = "1"
+        provider = {"name": self.provider, "library": self.library, "device": self.device}
+        return {**settings, "entries": entries, "provider": {**provider, "options": dict(self.options)}}
+
+    def _declined(self, engine: OrtBackend, model: ir.Model) -> str:
+        """The nodes that the provider leaves to the CPU, from a second session that allows it."""
+        try:
+            with Worker() as worker:
+                _load(worker, model, self._settings(engine, 1, fallback=True), self.name)
+                assigned = worker.ask({"do": "assigned"}, {}, doing="")[0]["assigned"]
+        except (EngineError, QbenchError):
+            return "some of its nodes"
+        kinds = {node.name: node.op_type for node in model.graph}
+        left = [name for name, provider in assigned.items() if provider != self.provider]
+        shown = ", ".join(f"{kinds.get(name, 'node')} '{name}'" for name in left[:_FEW])
+        return f"{len(left)} of {len(assigned)} nodes: {shown}{', …' if len(left) > _FEW else ''}"
+
+    def _refusal(self, error: EngineError, doing: str, declined: Callable[[], str]) -> QbenchError:
+        if error.kind == "NoDeviceError":
+            return UnsupportedError(
+                doing,
+                found=str(error),
+                expected=f"a device of {self.provider}" + (f" of the kind '{self.device}'" if self.device else ""),
+                remedy="Run it on a computer with such a device.",
+            )
+        if error.kind == "NoLibraryError":
+            return NotFetchedError(
+                doing,
+                found=engine_sentence(str(error)),
+                expected=f"the library of {self.provider}",
+                remedy=f"Install what '{self.library}' names.",
+            )
+        return UnsupportedError(
+            doing,
+            found=f"that {self.provider} declines {declined()}",
+            expected="a graph that it runs as a whole",
+            remedy="Write fallback = true to let the CPU run the others, or choose another backend.",
+        )
+
+
+def with_batch(model: ir.Model, size: int) -> ir.Model:
+    """``model`` itself, or a copy in which the free batch size is ``size``: every dimension of that name."""
+    inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+    shape = inputs[0].shape if inputs else None
+    if shape is None or not len(shape) or isinstance(shape[0], int):
+        return model
+    copy, name = own_copy(model), shape[0].value
+    for value in _values(copy):
+        if value.shape is not None and not value.is_initializer():
+            value.shape = ir.Shape([size if _is_named(dim, name) else dim for dim in value.shape])
+    for value in copy.graph.inputs:
+        if value.shape and not isinstance(value.shape[0], int):
+            value.shape = ir.Shape([size, *list(value.shape)[1:]])
+    return copy
+
+
+def _is_named(dim: int | ir.SymbolicDim, name: str | None) -> bool:
+    return name is not None and isinstance(dim, ir.SymbolicDim) and dim.value == name
+
+
+@dataclass(frozen=True, slots=True)
+class _ProviderText:
+    """The keys of a file in ``engines/``."""
+
+    provider: str
+    library: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    device: str = ""
+    fallback: bool = False
+    batch: int | None = None
+
+
+def load_provider(path: Path) -> ProviderBackend:
+    """The backend ``ep-NAME`` that the TOML file NAME.toml at ``path`` describes; no library is loaded.
+
+    Raises:
+        InputError: a wrong key, or a value that is not one of those of ``ProviderBackend``.
+    """
+    text = value_from_table(_ProviderText, read_toml(path), f"'{path}'")
+    if text.device not in _KINDS:
+        raise InputError(
+            f"Reading '{path}'",
+            found=f"device = '{text.device}'",
+            expected=f"one of {', '.join(_KINDS[1:])}",
+            remedy="Leave it out to use the first device that the provider offers.",
+        )
+    if text.batch is not None:
+        require_count(f"Reading '{path}'", "batch", text.batch)
+    library = text.library
+    packages: tuple[str, ...] = ("onnxruntime",)
+    if _MODULE_ATTRIBUTE.fullmatch(library):
+        packages = (*packages, library.partition(":")[0].partition(".")[0].replace("_", "-"))
+    elif library:
+        library = str((path.parent / library).absolute())
+    return ProviderBackend(
+        name=f"ep-{path.stem}",
+        provider=text.provider,
+        library=library,
+        options=tuple(sorted(text.options.items())),
+        device=text.device,
+        fallback=text.fallback,
+        batch=text.batch,
+        packages=packages,
     )

@@ -1,4 +1,4 @@
-"""The child's end of a worker process: messages, and the stand-alone program that runs a model under another Python.
+"""The child's end of a worker process: messages, and the stand-alone program that runs a model in its own process.
 
 A message is a JSON header and arrays; the header is checked before memory is allocated. ``serve`` replies to messages with
 any handler. Under another Python the handler is one ONNX Runtime session, and qbench is not needed there.
@@ -6,6 +6,7 @@ any handler. Under another Python the handler is one ONNX Runtime session, and q
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
@@ -34,6 +35,14 @@ Message = Tuple[Dict[str, Any], Dict[str, Any]]  # noqa: UP006
 
 class NotImplemented(Exception):  # noqa: A001, N818 - the engine's own name for what it cannot do
     """This version of the engine lacks a feature."""
+
+
+class NoDeviceError(Exception):
+    """A plugin execution provider is installed and offers no device on this computer."""
+
+
+class NoLibraryError(Exception):
+    """The library of a plugin execution provider is not there, or does not load."""
 
 
 class GarbledError(Exception):
@@ -179,7 +188,61 @@ def _session(settings: Mapping[str, Any], model: Any) -> Any:  # noqa: ANN401
     for name, value in settings["entries"].items():
         options.add_session_config_entry(name, value)
     more = {"disabled_optimizers": set(settings["without"])} if settings["without"] else {}
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], **more)
+    provider = settings.get("provider")
+    if provider is None:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], **more)
+    options.add_provider_for_devices([_device(provider)], provider["options"])
+    # By default a failed session would be made again on the CPU, and its error would be that of the second attempt.
+    return onnxruntime.InferenceSession(model, options, enable_fallback=False, **more)
+
+
+# A plugin execution provider: the library registers under the name of the provider, which some of them adopt as theirs.
+
+
+def _device(provider: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """The first device of ``provider``, whose library is loaded.
+
+    Raises:
+        NotImplemented, NoLibraryError, NoDeviceError: this onnxruntime has no plugins, there is no such library, or no
+            such device.
+    """
+    import onnxruntime
+
+    if not hasattr(onnxruntime, "get_ep_devices"):
+        raise NotImplemented("onnxruntime %s has no plugin execution providers" % onnxruntime.__version__)
+    if provider["library"]:
+        library = _library(provider["library"])
+        try:
+            onnxruntime.register_execution_provider_library(provider["name"], library)
+        except Exception as error:
+            raise NoLibraryError("%s (%s)" % (error, library)) from None
+    offered = onnxruntime.get_ep_devices()
+    kind = provider["device"]
+    for one in offered:
+        if one.ep_name == provider["name"] and kind in ("", one.device.type.name.lower()):
+            return one
+    listed = sorted({"%s (%s)" % (one.ep_name, one.device.type.name.lower()) for one in offered})
+    raise NoDeviceError("devices of %s only" % (", ".join(listed) or "no provider"))
+
+
+def _library(named: str) -> str:
+    """The file that ``named`` means: a path, or ``module:attribute``, which is a path or a function that gives one."""
+    if os.path.isabs(named):
+        return named
+    module, _, attribute = named.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+        return str(os.fspath(found() if callable(found) else found))
+    except Exception as error:
+        raise NoLibraryError("%s: %s" % (type(error).__name__, error)) from None
+
+
+def _assigned(session: Any) -> Dict[str, str]:  # noqa: UP006, ANN401
+    """Node → the provider that runs it; empty: this onnxruntime does not record it."""
+    if not hasattr(session, "get_provider_graph_assignment_info"):
+        return {}
+    parts = session.get_provider_graph_assignment_info()
+    return {node.name: part.ep_name for part in parts for node in part.get_nodes()}
 
 
 class _Engine:
@@ -193,6 +256,8 @@ class _Engine:
         if header["do"] == "prepare":
             self._session = _session(header, header["path"] or arrays.pop("model").tobytes())
             return {}, {}
+        if header["do"] == "assigned":
+            return {"assigned": _assigned(self._session)}, {}
         names = [output.name for output in self._session.get_outputs()]
         return {}, dict(zip(names, self._session.run(names, arrays)))
 
