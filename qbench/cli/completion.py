@@ -146,7 +146,7 @@ def _targets(prefix: str) -> Iterable[str]:
 
 
 def _runs(prefix: str) -> Iterator[str]:
-    yield from ("latest", *_paths(prefix, ".jsonl"))
+    yield from ("latest", "previous", "last-green", *_paths(prefix, ".jsonl"))
     files = sorted((path.stem for path in Path(DEFAULT_HISTORY).rglob("*.jsonl")), reverse=True)
     yield from files[:_NEWEST]
 

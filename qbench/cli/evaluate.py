@@ -22,7 +22,7 @@ from qbench.cli.options import (
     refuse_idle_rules,
     say_classes,
 )
-from qbench.cli.printing import print_columns, print_json, put
+from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
 from qbench.number_text import MINUS, change_text, rough_percent
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from qbench.judging import LossParts, Measurement, Part
     from qbench.metrics import Score
     from qbench.numerics import Arithmetic
-    from qbench.subjects import Dataset
+    from qbench.subjects import Dataset, ZooModel
 
 
 # ``qbench eval --parts``: what the schema costs, and what the backend's way of counting adds.
@@ -265,6 +265,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
         output=arguments.output,
     )
     say_classes(subject.model, next(iter(subject.data.values())))
+    _say_output(subject.model)
     kept = RecordingTask(subject.model.task)
     subject = replace(subject, model=replace(subject.model, task=kept))
     cache = choose_cache(arguments.cache)
@@ -491,6 +492,16 @@ def _print_values(alone: "Measurement", data: "Dataset") -> None:
         put(f"compare with fp32: {compared}")
     else:
         put(f"nothing to score: these metrics compare with fp32; add {compared}")
+
+
+def _say_output(network: "ZooModel") -> None:
+    """Which output of several is compared, where nobody named one."""
+    from qbench.subjects import WholeOutput, only_graph
+
+    if isinstance(network.task, WholeOutput) and network.task.output is None:
+        names = [str(value.name) for value in only_graph(network).graph.outputs]
+        if len(names) > 1:
+            say(f"compared: output '{names[0]}', the first of {', '.join(names)}; --output names another")
 
 
 def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.options import declare_baselines
 from qbench.cli.printing import say
-from qbench.errors import InputError, StoreError, UnavailableError, unknown_name
+from qbench.errors import InputError, StoreError, UnavailableError, nearest, unknown_name
 from qbench.number_text import counted
 
 if TYPE_CHECKING:
@@ -142,11 +142,13 @@ def _unknown_run(text: str, folder: str, history: "History | None", found: "Sequ
     else:
         what = f"no such file, and no such run among {len(heads)} in '{folder}'"
     newest = ", ".join(f"'{run.id}'" for run in (found or heads)[-_NAMED:])
+    close = None if is_run_name(text) else nearest(text, ("latest", "previous", LAST_GREEN), cutoff=0.7)
+    meant = f"Did you mean '{close}'? " if close else ""
     return InputError(
         f"Looking for the run '{text}'",
         found=what,
         expected=f"{RUN_NAMES}{f'; the newest are {newest}' if newest else ''}",
-        remedy="Give more of its name." if found else "Correct the name, or name the folder with --history.",
+        remedy="Give more of its name." if found else f"{meant}Correct the name, or name the folder with --history.",
     )
 
 

@@ -191,14 +191,17 @@ def choose_backend(text: str, python: str | None = None) -> "Backend":
 
 
 def choose_schema(text: str) -> "Schema":
-    """The schema called ``text``, or the one in the file ``text`` when that ends in ``.toml``.
+    """The schema called ``text``, here or in the suites of this folder, or the one in the file ``text`` (``.toml``).
 
     Raises:
         InputError: no such name or file, or a file that is no schema.
     """
     from qbench.quantization import get_schema, load_schema
 
-    return load_schema(Path(text)) if text.endswith(".toml") else get_schema(text)
+    if text.endswith(".toml"):
+        return load_schema(Path(text))
+    written = Path("suites", "schemas", f"{text}.toml")  # a suite there calls it by this name
+    return load_schema(written) if Path(text).name == text and written.is_file() else get_schema(text)
 
 
 def refuse_idle_rules(schema: str, model: str, idle: "Sequence[str]") -> None:

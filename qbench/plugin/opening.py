@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from qbench.errors import InputError
+from qbench.extension import Extension
 from qbench.plugin.options import OPTIONS, origin_of
 
 if TYPE_CHECKING:
@@ -83,13 +85,24 @@ def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
     suite = _with_options(config, load_suite(path))
     shown = os.path.relpath(path, config.invocation_params.dir)  # as a user would type it where pytest was started
     shown = str(path) if shown.startswith("..") else Path(shown).as_posix()
-    added = [extension for extension in hook.pytest_qbench_extension(config=config) if extension is not None]
+    added = [_extension(value) for value in hook.pytest_qbench_extension(config=config) if value is not None]
     catalogues = gather(added, suites=path.parent)
     if config.stash[OPTIONS].prune:  # pruning reports stale entries at the end, so here they are no error
         kept, planned = expand_pruned(suite, catalogues)
         stale = tuple(entry for entry in suite.quarantine if entry not in kept.quarantine)
         return OpenSuite(kept, catalogues, planned, config, shown, stale)
     return OpenSuite(suite, catalogues, expand(suite, catalogues), config, shown)
+
+
+def _extension(value: object) -> Extension:
+    if isinstance(value, Extension):
+        return value
+    raise InputError(
+        "Reading what the hook pytest_qbench_extension returned",
+        found=f"a {type(value).__name__}",
+        expected="a qbench.Extension",
+        remedy="Correct the return value in conftest.py, or return None to add nothing.",
+    )
 
 
 def _with_options(config: pytest.Config, suite: "Suite") -> "Suite":

@@ -10,7 +10,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qbench.errors import InputError, nearest
+from qbench.errors import InputError, nearest, unknown_name
 
 # Plain values: what JSON can hold, and the two spellings we write (a reviewed file, a log line).
 #
@@ -94,7 +94,7 @@ def read_project(folder: Path) -> dict[str, Any]:
     """``[tool.qbench]`` of the pyproject.toml in ``folder``; empty where one of them does not exist.
 
     Raises:
-        InputError: the file is not TOML, or one of the two is no table.
+        InputError: the file is not TOML, one of the two is no table, or it has an unknown key.
     """
     path = folder / "pyproject.toml"
     if not path.is_file():
@@ -110,7 +110,13 @@ def read_project(folder: Path) -> dict[str, Any]:
                 remedy="Correct the file.",
             )
         table = inner
+    for key in table:
+        if key not in _PROJECT_KEYS:
+            raise unknown_name(f"Reading [tool.qbench] of '{path.name}'", "key", key, _PROJECT_KEYS)
     return table
+
+
+_PROJECT_KEYS = ("extensions", "repository")
 
 
 def read_json(path: Path, doing: str) -> dict[str, Any]:

@@ -268,6 +268,13 @@ def test_an_unknown_name_is_one_sentence_with_what_exists(named, name):
     assert "last-green" in err
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("lastest", "latest"), ("lastgreen", "last-green"), ("previus", "previous")]
+)
+def test_a_mistyped_name_of_a_run_is_suggested(named, name, meant):
+    assert f"Did you mean '{meant}'?" in named(name)
+
+
 def test_without_a_green_run_last_green_says_so(named, project):
     for path in (project / "reports/history").glob("*.jsonl"):
         path.write_text(path.read_text().replace('"passed"', '"failed"'))

@@ -73,6 +73,10 @@ def test_pyproject_names_extensions_or_none(uninstalled, qbench):
     code, _, err = qbench("list", "models")
     assert (code, len(err.splitlines())) == (2, 1)
     assert "extensions = 'adder:bare'" in err
+    Path("pyproject.toml").write_text('[tool.qbench]\nextension = ["adder:bare"]\n')
+    code, _, err = qbench("list", "models")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "Did you mean 'extensions'?" in err
 
 
 def test_a_conftest_that_fails_is_one_sentence_with_its_line(uninstalled, qbench):

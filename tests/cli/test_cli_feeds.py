@@ -85,6 +85,15 @@ def test_every_verb_takes_two_inputs_with_and_without_labels(two_inputs, qbench,
     assert qbench("rewrite", "q.onnx", "--policy", "exact", "-o", "r.onnx", "--check", *given)[0] == 0
 
 
+def test_of_several_outputs_the_one_that_is_compared_is_named(maps, qbench):
+    model = onnx.load("maps.onnx")
+    model.graph.output.append(helper.make_tensor_value_info("c", TensorProto.FLOAT, ["n", 6, 8, 8]))
+    onnx.save(model, "maps.onnx")
+    given = ("eval", "maps.onnx", "--data", "val.npz", *AXES, "cal.npz")
+    assert "compared: output 'boxes', the first of boxes, c; --output names another" in qbench(*given)[2]
+    assert "compared: output" not in qbench(*given, "--output", "c")[2]
+
+
 def test_outputs_that_are_no_classes_are_compared_as_numbers(maps, qbench):
     code, out, err = qbench("eval", "maps.onnx", "--data", "val.npz", *AXES, "cal.npz", "--output", "boxes", "--json")
     assert code == 0, err

@@ -42,6 +42,18 @@ def test_a_name_of_the_grammar_quantizes(profiled, qbench):
     assert quantize(qbench, "w8a8_sym_pt_pow2_minmax")[0] == 0
 
 
+def test_a_schema_of_the_suites_is_known_by_its_name(profiled, qbench):
+    (profiled / "suites/schemas").mkdir(parents=True)
+    (profiled / "mine.toml").rename(profiled / "suites/schemas/mine.toml")
+    code, out, _ = quantize(qbench, "mine", "--why")
+    assert (code, "the scores decide" in out) == (0, True)
+    code, out, _ = qbench(
+        "diff", "net.onnx", "--data", "test.npz", "--calib", "train.npz", "--right", "schema=mine", "--json"
+    )
+    assert code in {0, 1}
+    assert json.loads(out)
+
+
 @pytest.mark.parametrize(
     ("schema", "sentence"),
     [

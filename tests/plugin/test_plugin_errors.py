@@ -65,6 +65,14 @@ def test_a_name_with_two_owners_names_both(project):
     result.stdout.fnmatch_lines(["Adding the backend 'ort-cpu' of 'scratch conftest': found that 'qbench' defines*"])
 
 
+def test_a_hook_that_returns_no_extension_is_one_sentence(project):
+    project.write_conftest(extra="def pytest_qbench_extension(config):\n    return 1\n")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["Reading what the hook pytest_qbench_extension returned: found a int; expected a *"])
+    result.stdout.no_fnmatch_line("*AttributeError*")
+
+
 FAULTS = """
 from dataclasses import replace
 from pathlib import Path
