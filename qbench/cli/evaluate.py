@@ -495,7 +495,7 @@ def _print_values(alone: "Measurement", data: "Dataset") -> None:
 
 
 def _say_output(network: "ZooModel") -> None:
-    """Which output of several is compared, where nobody named one."""
+    """Which output of several is compared, unless --output named it."""
     from qbench.subjects import WholeOutput, only_graph
 
     if isinstance(network.task, WholeOutput) and network.task.output is None:
