@@ -56,6 +56,7 @@ class ProbabilityLimits:
         Allowance(absolute=self.absolute, relative=self.relative)  # refuses the impossible
 
 
+CloseTo = Mapping[str, Any] | None
 EqualTo = str | Mapping[str, str] | None
 """A backend for all cells, or backends by pattern of cells."""
 
@@ -96,26 +97,33 @@ def by_pattern(value: Any, *keys: str) -> Mapping[str, Any]:  # noqa: ANN401
     return {"": value} if is_value else value
 
 
-def layers_of(
-    owner: str,
-    decision: DecisionSetting,
-    flips: FlipsSetting,
-    probabilities: ProbabilitiesSetting,
-    no_worse_than: NoWorseThan,
-) -> tuple[Layer[Any], ...]:
-    """One layer per setting of a table.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellSettings:
+    """The keys of ``[suite]`` and ``[[model]]`` that are set for all cells, or by pattern of cells."""
+
+    equal_to: EqualTo = None
+    close_to: CloseTo = None
+    no_worse_than: NoWorseThan = None
+    decision: DecisionSetting = None
+    flips: FlipsSetting = None
+    probabilities: ProbabilitiesSetting = None
+
+
+def layers_of(owner: str, table: CellSettings) -> tuple[Layer[Any], ...]:
+    """One layer per setting of ``table``, but for those that compare cells with another backend (``criteria_of``).
 
     Raises:
         InputError, ValueError: a number below zero, or probabilities without a limit or with another key.
     """
-    counts = by_pattern(flips)
+    counts = by_pattern(table.flips)
     for count in counts.values():
         Allowance(flips=count)  # refuses the impossible
-    moves = by_pattern(probabilities, "absolute", "relative")
-    limits = {pattern: _limits(pattern, table) for pattern, table in moves.items()}
-    rivals = {pattern: _rival(pattern, one) for pattern, one in by_pattern(no_worse_than, "backend", "margin").items()}
+    moves = by_pattern(table.probabilities, "absolute", "relative")
+    limits = {pattern: _limits(pattern, one) for pattern, one in moves.items()}
+    written = by_pattern(table.no_worse_than, "backend", "margin")
+    rivals = {pattern: _rival(pattern, one) for pattern, one in written.items()}
     return (
-        Layer(key="decision", owner=owner, values=by_pattern(decision)),
+        Layer(key="decision", owner=owner, values=by_pattern(table.decision)),
         Layer(key="flips", owner=owner, values=counts),
         Layer(key="probabilities", owner=owner, values=limits),
         Layer(key="no_worse_than", owner=owner, values=rivals),
@@ -193,8 +201,6 @@ def _limits(pattern: str, table: object) -> ProbabilityLimits:
 # Layers: nothing < suite < model. In one table the first key that matches a cell wins, as with tolerances. The backend
 # ``""`` removes the criterion of the suite.
 
-CloseTo = Mapping[str, Any] | None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriterionLimits:
@@ -227,8 +233,8 @@ class CriterionSetting:
         return not cell.is_fp32 and (not self.pattern or cell.is_named_by(self.pattern))
 
 
-def criteria_of(kind: str, name: str, equal_to: EqualTo, close_to: CloseTo) -> tuple[CriterionSetting, ...]:
-    """The settings of one table, in its order.
+def criteria_of(kind: str, name: str, table: CellSettings) -> tuple[CriterionSetting, ...]:
+    """The criteria by which cells of ``table`` are compared with another backend.
 
     Args:
         kind, name: ``suite`` or ``model`` and its name, for rules.
@@ -236,11 +242,9 @@ def criteria_of(kind: str, name: str, equal_to: EqualTo, close_to: CloseTo) -> t
     Raises:
         InputError: a closeness without a backend or a limit, with an unknown key, or with an impossible number.
     """
-    equal, close = by_pattern(equal_to), by_pattern(close_to, "backend", "steps", "relative")
+    equal, close = by_pattern(table.equal_to), by_pattern(table.close_to, "backend", "steps", "relative")
     settings = [("equal_to", pattern, Criterion(backend=other)) for pattern, other in equal.items()]
-    settings += [
-        ("close_to", pattern, _criteria_limits(pattern, table).criterion()) for pattern, table in close.items()
-    ]
+    settings += [("close_to", pattern, _criteria_limits(pattern, one).criterion()) for pattern, one in close.items()]
     particular = "cell" if kind == "model" else kind
     return tuple(
         CriterionSetting(

@@ -16,14 +16,9 @@ from qbench.storage import read_toml, value_from_table
 from qbench.subjects import list_operators
 from qbench.suite.settings import (
     SHARES,
-    CloseTo,
+    CellSettings,
     CriterionSetting,
-    DecisionSetting,
-    EqualTo,
-    FlipsSetting,
     Layer,
-    NoWorseThan,
-    ProbabilitiesSetting,
     criteria_of,
     criterion_for,
     layered_limits,
@@ -67,7 +62,7 @@ class CellTolerance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelTable:
+class ModelTable(CellSettings):
     """A ``[[model]]`` of a suite.
 
     ``tolerance`` is one number for the model, or numbers by backend, by schema or by a ``backend+schema`` pattern
@@ -83,12 +78,6 @@ class ModelTable:
     calibration: CalibrationChoice
     metrics: tuple[str, ...]
     tolerance: float | Mapping[str, float | CellTolerance] | None = None
-    equal_to: EqualTo = None
-    close_to: CloseTo = None
-    no_worse_than: NoWorseThan = None
-    decision: DecisionSetting = None
-    flips: FlipsSetting = None
-    probabilities: ProbabilitiesSetting = None
     backends: tuple[str, ...] | None = None
     schemas: tuple[str, ...] | None = None
     passes: tuple[str, ...] | None = None
@@ -140,16 +129,15 @@ class ModelTable:
 
     def asked(self) -> tuple[CriterionSetting, ...]:
         """The criteria by which its cells are compared with other backends."""
-        return criteria_of("model", self.id, self.equal_to, self.close_to)
+        return criteria_of("model", self.id, self)
 
     def layers(self) -> tuple[Layer[Any], ...]:
         """Its settings of single cells."""
-        settings = (self.decision, self.flips, self.probabilities, self.no_worse_than)
-        return layers_of(f"model {self.id}", *settings)
+        return layers_of(f"model {self.id}", self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteTable:
+class SuiteTable(CellSettings):
     """The ``[suite]`` table.
 
     Args:
@@ -171,12 +159,6 @@ class SuiteTable:
     """
 
     tolerance: float | None = None
-    equal_to: EqualTo = None
-    close_to: CloseTo = None
-    no_worse_than: NoWorseThan = None
-    decision: DecisionSetting = None
-    flips: FlipsSetting = None
-    probabilities: ProbabilitiesSetting = None
     equivalents: tuple[tuple[str, ...], ...] = ()
     integer_macs: float = 0.5
     executed_macs: float | None = None
@@ -200,8 +182,8 @@ class SuiteTable:
             raise ValueError(f"most_excused = {self.most_excused}, which is not a share between 0 and 1")
         require_finite(self.limits)
         require_known_policies("the suite", self.passes)
-        criteria_of("suite", "", self.equal_to, self.close_to)  # refuses the impossible
-        layers_of("", self.decision, self.flips, self.probabilities, self.no_worse_than)  # likewise
+        criteria_of("suite", "", self)  # refuses the impossible
+        layers_of("", self)  # likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,9 +241,7 @@ class Suite:
 
     def layers(self) -> tuple[Layer[Any], ...]:
         """Its settings of single cells."""
-        table = self.table
-        settings = (table.decision, table.flips, table.probabilities, table.no_worse_than)
-        return layers_of(f"suite {self.name}", *settings)
+        return layers_of(f"suite {self.name}", self.table)
 
     def own_tolerance(self) -> Tolerance | None:
         """The suite's tolerance, when it sets one."""
@@ -270,7 +250,7 @@ class Suite:
 
     def asked(self) -> tuple[CriterionSetting, ...]:
         """The criteria by which its cells are compared with other backends."""
-        return criteria_of("suite", self.name, self.table.equal_to, self.table.close_to)
+        return criteria_of("suite", self.name, self.table)
 
     def criterion(self, cell: Cell) -> Criterion | None:
         """The criterion of ``cell``, from its model or the suite; None: it has none.
