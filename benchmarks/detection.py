@@ -257,6 +257,7 @@ def rate_lines(rates: Rates) -> list[str]:
         DetectedBy.EQUALITY: "equality with an arithmetic",
         DetectedBy.EFFECT: "the tried effect of passes",
         DetectedBy.CALIBRATION: "calibrated ranges against those that were accepted on any class",
+        DetectedBy.EXECUTED: "the executed share of integers against the healthy cell's",
     }
     lines = [f"- ({gate.value}) {text}: {rates.by_gate[gate]} of {rates.faults} faults" for gate, text in words.items()]
     missed = f"; not seen: {', '.join(rates.missed)}" if rates.missed else ""

@@ -100,7 +100,7 @@ def wrong_rewriting(placed: Placed) -> Rewriting:
 # or the bootstrap's; (c) the agreement with fp32, by the suite's floor and by what was accepted on any class; (d) other
 # predictions than the healthy ones, which an accepted result of the same class shows; (e) equality with the healthy
 # backend; (f) the effect that passes claim, tried; (g) the ranges that were calibrated, by those that were accepted on
-# any class.
+# any class; (h) less run in integers than the healthy cell, as the executors report it.
 
 SLACK = 0.02
 """Of all samples, how many fewer than accepted may agree with fp32 on another class."""
@@ -117,6 +117,7 @@ class DetectedBy(enum.Enum):
     EQUALITY = "e"
     EFFECT = "f"
     CALIBRATION = "g"
+    EXECUTED = "h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +277,8 @@ class FaultHarness:
             seen.add(DetectedBy.AGREEMENT)
         if any(gate.kind == "equality" and gate.state is GateState.BROKEN for gate in point.gates):
             seen.add(DetectedBy.EQUALITY)
+        if any(gate.kind == "executed" and gate.state is GateState.BROKEN for gate in point.gates):
+            seen.add(DetectedBy.EXECUTED)
         if point.moved:
             seen.add(DetectedBy.CALIBRATION)
         if measured.predictions != self.healthy.predictions:
@@ -283,7 +286,10 @@ class FaultHarness:
         return seen
 
     def _verdict(self, measured: Measurement, decision: Decision | None = None) -> Verdict:
-        rules = Rules(agreement=self.agreement) if decision is None else Rules(agreement=0.0, decision=decision)
+        healthy = None if measured is self.healthy else self.healthy.executed_macs
+        rules = Rules(agreement=self.agreement, executed_macs=healthy)
+        if decision is not None:
+            rules = Rules(agreement=0.0, decision=decision)
         floors = {
             score.metric: score.hits - least_agreement(SLACK, score.out_of)
             for score in self.healthy.scores

@@ -10,6 +10,7 @@ from qbench.faults.fault import (
     Stage,
     Story,
     channel_axis,
+    grid_in_front,
     group_of,
     has_channels,
     has_weight,
@@ -23,6 +24,7 @@ from qbench.faults.fault import (
 )
 from qbench.graph import constant_value
 from qbench.judging import Cause
+from qbench.numerics import dequantize
 
 
 def _is_square(node: ir.Node) -> bool:
@@ -68,6 +70,14 @@ def _rolled(node: ir.Node, _: Random) -> None:
 def _flipped(node: ir.Node, _: Random) -> None:
     levels = weight_levels(node)
     put_levels(node, 1, np.flip(levels, axis=tuple(range(2, levels.ndim))))
+
+
+def _in_float(node: ir.Node, _: Random) -> None:
+    """The weight is a constant of floats with the same values, so that no engine multiplies integers."""
+    pair, grid = pair_in_front(node, 1), grid_in_front(node, 1)
+    assert pair is not None
+    assert grid is not None
+    put_constant(node, 1, np.asarray(dequantize(weight_levels(node), grid), np.float32))
 
 
 def _next_group(node: ir.Node, _: Random) -> None:
@@ -167,5 +177,13 @@ FAULTS = (
         _is_last,
         (Cause.LAYOUT,),
         Stage.PASS,
+    ),
+    Fault(
+        "layer-silently-in-float",
+        "A layer's weight is turned back into floats, so that the engine multiplies in float.",
+        Story("onnx/tensorflow-onnx#1719", "Constant folding replaced quantized weights of convolutions by floats."),
+        GraphEdit(_in_float),
+        has_weight,
+        (Cause.WRONG_KERNEL, Cause.ROUNDING),
     ),
 )

@@ -70,6 +70,15 @@ def test_an_engine_that_drops_a_bias_is_seen_by_equality_and_found():
     assert trial.suspects[0] == ("conv2", "wrong bias")
 
 
+def test_a_layer_silently_in_float_is_seen_by_the_executed_share_and_keeps_its_accuracy():
+    trial = trial_at("layer-silently-in-float", "conv2")
+    assert DetectedBy.EXECUTED in trial.seen
+    assert trial.found
+    assert not {DetectedBy.RULE, DetectedBy.STATISTICS, DetectedBy.AGREEMENT} & trial.seen
+    bias = ward().try_fault(Placed(fault=CATALOGUE["bias-dropped"], sites=("conv2",), seed=1), samples=0)
+    assert DetectedBy.EXECUTED not in bias.seen
+
+
 def test_a_wrong_pass_is_seen_by_the_effect_it_claims_and_not_by_equality():
     trial = trial_at("weight-transposed", "conv1")
     assert trial.stage is Stage.PASS
