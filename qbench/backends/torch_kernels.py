@@ -95,21 +95,18 @@ class Making:
         value = self.node.inputs[index]
         return None if value is None else self.grids.get(value)
 
-    def tensor(self, codes: Tensor, grid: Grid) -> Tensor:
-        """``codes`` as a quantized tensor."""
-        return self.torch._make_per_tensor_quantized_tensor(codes, *grid.target)  # noqa: SLF001 - PyTorch's only way
-
-    def quantized(self, real: Tensor, grid: Grid) -> Tensor:
-        """``real`` quantized by PyTorch."""
+    def quantizer(self, grid: Grid) -> Run:
+        """What quantizes reals by PyTorch; it does not keep the graph."""
+        quantize, target = self.torch.quantize_per_tensor, grid.target
         kind = self.torch.quint8 if grid.dtype == "uint8" else self.torch.qint8
-        return self.torch.quantize_per_tensor(real, *grid.target, kind)
+        return lambda real: quantize(real, *target, kind)
 
     def through_floats(self, run: Run, operands: Sequence[tuple[int, Grid]], result: Grid | None) -> Kernel:
         """A kernel that dequantizes, computes in float PyTorch, and quantizes."""
+        finish = (lambda real: real.numpy()) if result is None else self.quantizer(result)
 
         def floats(*given: Tensor) -> Any:  # noqa: ANN401
-            real = run(*(one.dequantize() for one in given))
-            return real.numpy() if result is None else self.quantized(real, result)
+            return finish(run(*(one.dequantize() for one in given)))
 
         return Kernel(floats, tuple(operands), result, "float32")
 
@@ -391,7 +388,8 @@ def _quantize(making: Making) -> Kernel | None:
         y = making.grid(1)
     except ValueError:  # per channel, or of other bits
         return None
-    return Kernel(lambda real: making.quantized(making.torch.from_numpy(real), y), ((0, None),), y)
+    tensor, quantize = making.torch.from_numpy, making.quantizer(y)
+    return Kernel(lambda real: quantize(tensor(real)), ((0, None),), y)
 
 
 def _dequantize(making: Making) -> Kernel | None:
@@ -408,7 +406,8 @@ def _clip(making: Making) -> Kernel | None:
     if x is None or len(ends) != 2 or ends[0] is None or ends[1] is None:
         return None
     low, high = ((float(end.reshape(())) - x.zero_point) * x.scale for end in ends if end is not None)
-    return Kernel(lambda one: making.torch.clamp(one, low, high), ((0, x),), x)
+    clamp = making.torch.clamp
+    return Kernel(lambda one: clamp(one, low, high), ((0, x),), x)
 
 
 def _reshape(making: Making) -> Kernel | None:
@@ -475,10 +474,8 @@ def _float_conv(making: Making) -> Kernel | None:
     if rank not in (1, 2, 3) or pads is None or pads[:rank] != pads[rank:]:
         return None
     steps = [ints_attribute(node, name, (1,) * rank) for name in ("strides", "dilations")]
-    run = getattr(making.torch.nn.functional, f"conv{rank}d")
-    return _real(
-        making, lambda x, w, b=None: run(x, w, b, steps[0], pads[:rank], steps[1], int_attribute(node, "group", 1))
-    )
+    run, group = getattr(making.torch.nn.functional, f"conv{rank}d"), int_attribute(node, "group", 1)
+    return _real(making, lambda x, w, b=None: run(x, w, b, steps[0], pads[:rank], steps[1], group))
 
 
 def _float_gemm(making: Making) -> Kernel | None:

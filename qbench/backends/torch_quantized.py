@@ -180,7 +180,7 @@ class _Program:
     """
 
     def __init__(self, torch: Any, lowered: ir.Model, arithmetic: str, taps: Sequence[str], backend: str) -> None:  # noqa: ANN401
-        self.torch, self.lowered, self._backend = torch, lowered, backend
+        self.torch, self._graph, self._backend = torch, lowered.graph.name or "model", backend
         self._engine = backend.removeprefix(PREFIX)
         self._rules = get_arithmetic(arithmetic)
         self._grids: dict[ir.Value, Grid] = {}
@@ -195,6 +195,7 @@ class _Program:
             self._hold_constant(value)
         self.outputs = {name: (self._place(v), self._bring(v, None)) for name, v in wanted.items()}
         self.steps = _with_ends(steps, {place for place, _ in self.outputs.values()} | set(self._constants))
+        self._grids, self._places = {}, {}  # whose keys hold the graph, and with it a second copy of the weights
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """One batch.
@@ -221,7 +222,7 @@ class _Program:
             return self._made(node)
         except (ValueError, RuntimeError) as error:
             raise UnsupportedError(
-                f"Preparing '{self.lowered.graph.name}' on '{self._backend}'",
+                f"Preparing '{self._graph}' on '{self._backend}'",
                 found=f"'{node_key(node)}' ({node.op_type}): {_sentence(error)}",
                 expected=f"operators that torch {self.torch.__version__} runs with the engine {self._engine}",
                 remedy="Keep the node in float, or choose another backend.",
