@@ -30,6 +30,7 @@ from qbench.graph import (
     constant_value,
     form_of,
     node_key,
+    origin_of,
 )
 from qbench.host import processor_class
 from qbench.interpreter import BatchError, KernelContext, best_means
@@ -233,7 +234,8 @@ class _Program:
         key, context = node_key(node), KernelContext(node, self._rules, best_means())
         kernel = make_torch_kernel(Making(self.torch, context, self._grids))
         if kernel.precision:
-            self.executed[key] = Executed(kernel.precision, "cpu")
+            names = {key, origin_of(node)} & self.executed.keys()
+            self.executed.update(dict.fromkeys(names, Executed(kernel.precision, "cpu")))
         reads = []
         for index, grid in kernel.operands:
             value = node.inputs[index]
