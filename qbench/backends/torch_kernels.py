@@ -103,12 +103,17 @@ class Making:
 
     def through_floats(self, run: Run, operands: Sequence[tuple[int, Grid]], result: Grid | None) -> Kernel:
         """A kernel that dequantizes, computes in float PyTorch, and quantizes."""
-        finish = (lambda real: real.numpy()) if result is None else self.quantizer(result)
+        finish: Run = _array if result is None else self.quantizer(result)
 
         def floats(*given: Tensor) -> Any:  # noqa: ANN401
             return finish(run(*(one.dequantize() for one in given)))
 
         return Kernel(floats, tuple(operands), result, "float32")
+
+
+def _array(real: Tensor) -> Array:
+    found: Array = real.numpy()
+    return found
 
 
 # Products. Weights are packed once; a bias becomes the float that its integers are.

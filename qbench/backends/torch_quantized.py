@@ -102,8 +102,9 @@ class TorchBackend:
             raise UnsupportedError(
                 f"Preparing '{graph.graph.name}' on '{self.name}'",
                 found="a float graph",
-                expected="a quantized graph, since this backend runs quantized operators",
-                remedy="Quantize the model by a schema that quantizes some operators, or choose a float backend.",
+                expected="a quantized graph: this backend runs products of uint8 activations and int8 weights",
+                remedy="Choose a schema with unsigned activations ('qbench quantize --why' says why slots stay "
+                "float), or a float backend.",
             )
         lowered = lower_to_integers(graph, _TARGET)
         computed = {value.name for node in lowered.graph for value in node.outputs}
