@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -349,11 +349,17 @@ def _folded(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Ave
 
 
 def _biased(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Averager:
-    """round(Σ x · M) + z_y − rha(z_x · s_x / s_y), the last in float32: LiteRT optimized/integer_ops/mean.h."""
-    zero, scale = int(x.zero_point), np.float32(x.scale)
+    """round(Σ x · M) + z_y − rha(z_x · s_x / s_y), the last in float32: LiteRT optimized/integer_ops/mean.h.
+
+    M = s_x / (n · s_y) in float32. That kernel has int8 codes alone: unsigned ones are moved there by half their range.
+    """
+    zero, scale = int(x.zero_point) - (x.qtype.qmax + x.qtype.qmin + 1) // 2, np.float32(x.scale)
     moved = round_reals(np.asarray(np.float32(zero) * scale / np.float32(y.scale)), Rounding.HALF_AWAY)
-    over = float(y.scale) * counts.astype(np.float64)
-    rounded = scaler((x.scale, 1.0, over), arithmetic.scaling, int(y.zero_point) - int(moved))
+    over, scaling = (
+        np.float32(y.scale) * counts.astype(np.float32),
+        replace(arithmetic.scaling, precision=Precision.SINGLE),
+    )
+    rounded = scaler((x.scale, 1.0, over), scaling, int(y.zero_point) - int(moved))
     return lambda sums: rounded(sums + counts * zero)
 
 
