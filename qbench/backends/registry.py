@@ -62,6 +62,12 @@ def _onnx_reference() -> "Backend":
     return OnnxReferenceBackend()
 
 
+def _litert(kernels: str) -> "Backend":
+    from qbench.backends.litert import LitertBackend
+
+    return LitertBackend(kernels=kernels)
+
+
 def device_backend(path: Path, arithmetics: "Callable[[str], Arithmetic] | None" = None) -> "Backend":
     """The backend of the device that the TOML file at ``path`` describes.
 
@@ -96,6 +102,7 @@ _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
         "openvino": partial(_openvino, "openvino", "f32"),
         "openvino-bf16": partial(_openvino, "openvino-bf16", "bf16"),
         **_TORCH,
+        **{f"litert-{kernels}": partial(_litert, kernels) for kernels in ("reference", "builtin", "xnnpack")},
         **{f"integer-{name}": partial(_integer, name) for name in _ARITHMETICS},
         **{f"{_PARTITIONED}{path.stem}": partial(device_backend, path) for path in sorted(_DEVICES.glob("*.toml"))},
     }
