@@ -72,6 +72,7 @@ class TfliteFile:
         self._operators: list[Any] = []
         self._codes: dict[tuple[str, int], int] = {}
         self._bytes = 0
+        self.dtypes: list[str] = []
 
     def add_tensor(
         self,
@@ -106,6 +107,7 @@ class TfliteFile:
                 hasRank=True,
             )
         )
+        self.dtypes.append(dtype)
         return len(self._tensors) - 1
 
     def add_operator(
@@ -198,6 +200,7 @@ class Written:
         data: the file.
         inputs, outputs: names, in the order of the file's inputs and outputs.
         nodes: of every operator of the file, the node that it computes; "": it only brings an operand into place.
+        in_float: of these, the ones that compute in float32.
         shapes: of the inputs; another batch may be fed where ``free`` says so.
         free: whether the size of the batch is free.
     """
@@ -206,6 +209,7 @@ class Written:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     nodes: tuple[str, ...]
+    in_float: tuple[str, ...]
     shapes: Mapping[str, Shape]
     free: bool
 
@@ -284,6 +288,7 @@ class Network:
     doing: str
     file: TfliteFile = field(default_factory=TfliteFile)
     nodes: list[str] = field(default_factory=list)
+    in_float: list[str] = field(default_factory=list)
     known: dict[str, dict[bool, Tensor]] = field(default_factory=dict)
     reals: dict[str, Array] = field(default_factory=dict)
     kept: frozenset[str] = frozenset()
@@ -311,7 +316,13 @@ class Network:
         shapes = {str(value.name): self.shape_of(value) for value in inputs}
         names = tuple(str(value.name) for value in inputs)
         return Written(
-            data=data, inputs=names, outputs=tuple(asked), nodes=tuple(self.nodes), shapes=shapes, free=self.free
+            data=data,
+            inputs=names,
+            outputs=tuple(asked),
+            nodes=tuple(self.nodes),
+            in_float=tuple(self.in_float),
+            shapes=shapes,
+            free=self.free,
         )
 
     def refuse(self, why: str) -> NoReturn:
@@ -536,8 +547,12 @@ class Network:
     ) -> None:
         """An operator, of the present node unless ``key`` names another or ("") none."""
         self.file.add_operator(operator, options, inputs, outputs, version=version or int8_version(operator))
-        assert key is not None or self.node is not None
-        self.nodes.append(key if key is not None else node_key(self.node))  # type: ignore[arg-type]
+        if key is None:
+            assert self.node is not None
+            key = node_key(self.node)
+        self.nodes.append(key)
+        if key and all(self.file.dtypes[number] == "float32" for number in (inputs[0], outputs[0])):
+            self.in_float.append(key)
 
     # Clips behind an operator.
 

@@ -1,4 +1,4 @@
-"""qbench export: runs in other tools' formats."""
+"""qbench export: runs in other tools' formats, and a quantized model as a TFLite file."""
 
 import argparse
 import itertools
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import RUN_NAMES, declare_history, find_run, open_history
 from qbench.cli.printing import say
+from qbench.errors import InputError
 
 if TYPE_CHECKING:
     from qbench.tracking import History, Run
@@ -19,10 +20,14 @@ _FORMATS = ("csv", "json", "junit", "github-benchmark", "bencher")
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench export``."""
-    parser.add_argument("runs", nargs="*", metavar="RUN", help=f"'all', or each {RUN_NAMES} (default: latest)")
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help=f"'all', or each {RUN_NAMES} (default: latest); or MODEL.onnx, for -o MODEL.tflite",
+    )
     parser.add_argument(
         "--format",
-        required=True,
         choices=_FORMATS,
         help="csv, json: one row per metric; junit; github-benchmark: drops for customSmallerIsBetter; "
         "bencher: its BMF",
@@ -36,8 +41,18 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Write the file; INCOMPLETE when a run in it was interrupted.
 
     Raises:
-        InputError: there is no such run. StoreError: the file cannot be written.
+        InputError: there is no such run. UnsupportedError: TFLite lacks an operator of the model.
+        StoreError: the file cannot be written.
     """
+    if any(name.endswith(".onnx") for name in arguments.runs):
+        return _export_model(arguments)
+    if arguments.format is None:
+        raise InputError(
+            "Exporting runs",
+            found="no --format",
+            expected=f"one of {', '.join(_FORMATS)}",
+            remedy="Name the format of the file, such as --format csv.",
+        )
     from qbench.reporting import export_pieces
     from qbench.storage import staged_files
 
@@ -52,6 +67,29 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if partial:
         say(f"interrupted, so cells are missing: {', '.join(partial)}")
     return ExitCode.INCOMPLETE if partial else ExitCode.FINE
+
+
+def _export_model(arguments: argparse.Namespace) -> ExitCode:
+    """Write one ONNX model as a TFLite file with its own scales, zero points, weights and biases."""
+    output = Path(arguments.output or "")
+    if len(arguments.runs) != 1 or output.suffix != ".tflite" or arguments.format is not None:
+        raise InputError(
+            f"Exporting '{arguments.runs[0]}'",
+            found=f"{len(arguments.runs)} inputs for '{arguments.output}'" if arguments.output else "no -o",
+            expected="one ONNX model, no --format, and a file that ends with .tflite",
+            remedy="Call 'qbench export MODEL.onnx -o MODEL.tflite'.",
+        )
+    from qbench.backends import write_tflite
+    from qbench.graph import load_model
+    from qbench.storage import staged_files
+
+    written = write_tflite(load_model(Path(arguments.runs[0])))
+    with staged_files(output) as folder:
+        (folder / output.name).write_bytes(written.data)
+    say(
+        f"wrote {output}: {len(written.data):,} bytes, {len(written.nodes)} operators, {len(written.in_float)} of them float"
+    )
+    return ExitCode.FINE
 
 
 def _chosen(arguments: argparse.Namespace) -> "Iterator[Run]":
@@ -90,7 +128,7 @@ def _noting(runs: "Iterable[Run]", partial: list[str]) -> "Iterator[Run]":
 
 COMMAND = Command(
     name="export",
-    summary="write runs in other tools' formats",
+    summary="write runs in other tools' formats, or a quantized model as TFLite",
     example="qbench export latest --format junit -o junit.xml",
     declare=declare,
     execute=execute,

@@ -83,3 +83,18 @@ def test_without_a_history_there_is_nothing_to_index(qbench, project):
     code, _, err = qbench("history", "index")
     assert code == 2
     assert "no such folder" in err
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("-o", "m.onnx"), ("-o", "m.tflite", "--format", "csv"), ("n.onnx", "-o", "m.tflite")]
+)
+def test_a_model_is_exported_alone_and_to_a_tflite_file(qbench, more):
+    code, out, err = qbench("export", "m.onnx", *more)
+    assert (code, out) == (2, "")
+    assert "MODEL.tflite" in err
+
+
+def test_runs_need_a_format(qbench, history):
+    code, out, err = qbench("export", "latest")
+    assert (code, out) == (2, "")
+    assert "no --format" in err

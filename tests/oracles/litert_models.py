@@ -19,13 +19,6 @@ from qbench.numerics import QParams
 Array = npt.NDArray[Any]
 Options = tuple[str, dict[str, object]] | None
 
-# The first version of every operator that takes int8 (tensorflow/lite/tools/versioning/op_version.cc).
-_VERSIONS = MappingProxyType(
-    {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "HARD_SWISH": 1, "QUANTIZE": 1}
-)
-_OTHERS = 2
-_TYPES = MappingProxyType({"float32": "FLOAT32", "int32": "INT32", "uint8": "UINT8", "int8": "INT8"})
-
 
 class Kernels(enum.Enum):
     """One of the three sets, by the name of its resolver."""
@@ -96,58 +89,21 @@ def _delegates(interpreter: Any) -> bool:
 
 def written(operator: str, options: Options, inputs: Sequence[Tensor | None], output: Tensor) -> bytes:
     """The flatbuffer of a model of one ``operator``; an absent input is None."""
-    import flatbuffers
-    from ai_edge_litert import schema_py_generated as schema
+    from qbench.backends.tflite_file import Grid, TfliteFile, int8_version
 
-    present = [tensor for tensor in inputs if tensor is not None]
-    tensors = [*present, output]
-    stored = [np.ascontiguousarray(tensor.data).view(np.uint8).reshape(-1) for tensor in tensors if tensor.constant]
-    buffers = [schema.BufferT(), *(schema.BufferT(data=data) for data in stored)]
-    places = iter(range(1, len(buffers)))
-    made = [
-        schema.TensorT(
-            shape=np.array(tensor.data.shape, np.int32),
-            type=getattr(schema.TensorType, _TYPES[str(tensor.data.dtype)]),
-            buffer=next(places) if tensor.constant else 0,
-            name=f"t{index}",
-            quantization=_quantization(tensor.grid),
-            hasRank=True,
-        )
-        for index, tensor in enumerate(tensors)
-    ]
-    numbers = iter(range(len(present)))
-    reads = [-1 if tensor is None else next(numbers) for tensor in inputs]
-    node = schema.OperatorT(opcodeIndex=0, inputs=np.array(reads, np.int32), outputs=np.array([len(present)], np.int32))
-    if options is not None:
-        table, settings = options
-        node.builtinOptionsType = getattr(schema.BuiltinOptions, table)
-        node.builtinOptions = getattr(schema, f"{table}T")(**settings)
-    code = getattr(schema.BuiltinOperator, operator)
-    graph = schema.SubGraphT(
-        tensors=made,
-        inputs=np.array([i for i, tensor in enumerate(present) if not tensor.constant], np.int32),
-        outputs=np.array([len(present)], np.int32),
-        operators=[node],
-        name="main",
-    )
-    opcode = schema.OperatorCodeT(
-        deprecatedBuiltinCode=min(code, 127), builtinCode=code, version=_VERSIONS.get(operator, _OTHERS)
-    )
-    model = schema.ModelT(
-        version=3, operatorCodes=[opcode], subgraphs=[graph], buffers=buffers, description="one operator"
-    )
-    builder = flatbuffers.Builder(1024)
-    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
-    return bytes(builder.Output())
+    def placed(tensor: Tensor, index: int) -> int:
+        found, grid = None, tensor.grid
+        if grid is not None:
+            zeros = np.atleast_1d(np.asarray(grid.zero_point, np.int64))
+            found = Grid(np.atleast_1d(np.asarray(grid.scale, np.float32)), zeros, grid.axis or 0)
+        data = tensor.data if tensor.constant else None
+        return file.add_tensor(f"t{index}", tensor.data.shape, str(tensor.data.dtype), found, data)
 
-
-def _quantization(grid: QParams | None) -> object:
-    from ai_edge_litert import schema_py_generated as schema
-
-    if grid is None:
-        return None
-    return schema.QuantizationParametersT(
-        scale=np.atleast_1d(np.asarray(grid.scale, np.float32)),
-        zeroPoint=np.atleast_1d(np.asarray(grid.zero_point, np.int64)),
-        quantizedDimension=grid.axis or 0,
-    )
+    file, present = TfliteFile(), [tensor for tensor in inputs if tensor is not None]
+    numbers = [placed(tensor, index) for index, tensor in enumerate(present)]
+    result = placed(output, len(present))
+    places = iter(numbers)
+    reads = [-1 if tensor is None else next(places) for tensor in inputs]
+    file.add_operator(operator, options, reads, [result], version=int8_version(operator))
+    fed = [number for number, tensor in zip(numbers, present, strict=True) if not tensor.constant]
+    return file.finished(fed, [result], "one operator")
