@@ -86,9 +86,8 @@ def _export_model(arguments: argparse.Namespace) -> ExitCode:
     written = write_tflite(load_model(Path(arguments.runs[0])))
     with staged_files(output) as folder:
         (folder / output.name).write_bytes(written.data)
-    say(
-        f"wrote {output}: {len(written.data):,} bytes, {len(written.nodes)} operators, {len(written.in_float)} of them float"
-    )
+    operators = f"{len(written.nodes)} operators, {len(written.in_float)} of them in float32"
+    say(f"wrote {output}: {len(written.data):,} bytes, {operators}")
     return ExitCode.FINE
 
 
