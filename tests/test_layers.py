@@ -54,7 +54,7 @@ BREAKS = [
     (WORKER, WORKER_MODULE, "qbench.errors", None),
     ("The package never imports the zoo", "qbench.suite", "qbench_zoo", None),
     ("The zoo is a guest: it sees subjects and what lies below them", "qbench_zoo", "qbench.faults", None),
-    ("No circles between packages", "qbench.backends", "qbench.calibration", ".backends -> .calibration"),
+    ("No circles between packages", "qbench.backends", "qbench.quantization", ".backends -> .quantization"),
 ]
 
 

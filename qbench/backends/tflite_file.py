@@ -421,7 +421,7 @@ class Network:
         """Qparams of int8 codes for those of codes of ``dtype``.
 
         Raises:
-            UnsupportedError: they are computed, or of a type that no int8 code stands for.
+            UnsupportedError: they are computed, or of a type without int8 codes.
         """
         scales = constant_value(scale)
         points = np.zeros(1, np.int64) if point is None else constant_value(point)
