@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from qbench.backends.venv.another_python import offered_versions as offered_versions
     from qbench.backends.venv.another_python import program_in as program_in
     from qbench.backends.venv.another_python import python_backend as python_backend
+    from qbench.backends.venv.another_python import under_python as under_python
     from qbench.backends.venv.client import FIRST_MESSAGE_S as FIRST_MESSAGE_S
     from qbench.backends.venv.client import Child as Child
     from qbench.backends.venv.client import ChildError as ChildError

@@ -214,11 +214,8 @@ def content_of(text: str) -> str:
 _ASKED = ("model", "data", "schema", "calib", "calib_count", "backend", "metric", "tolerance", "threads", "base_python")
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``qbench bisect package``."""
-    parser.add_argument("package", metavar="NAME", help="name of the package, such as onnxruntime")
-    parser.add_argument("--good", required=True, metavar="A", help="a version that is good")
-    parser.add_argument("--bad", required=True, metavar="B", help="a later or earlier version that is bad")
+def declare_environments(parser: argparse.ArgumentParser) -> None:
+    """Which releases there are and how each gets its environment: ``--versions``, ``--venv``, ``--with``, a Python."""
     parser.add_argument(
         "--versions", metavar="V,…", default="", help="try only these versions (default: all that pip offers)"
     )
@@ -240,6 +237,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base-python", metavar="PY", help="create environments with this Python (default: the one that runs qbench)"
     )
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench bisect package``."""
+    parser.add_argument("package", metavar="NAME", help="name of the package, such as onnxruntime")
+    parser.add_argument("--good", required=True, metavar="A", help="a version that is good")
+    parser.add_argument("--bad", required=True, metavar="B", help="a later or earlier version that is bad")
+    declare_environments(parser)
     parser.add_argument("--model", metavar="MODEL", help="an ONNX file, or a model of the zoo")
     declare_data(parser, "samples that the model is run on")
     parser.add_argument("--schema", metavar="S", help="quantize the model with this schema (default: run it as it is)")
@@ -287,11 +292,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     from qbench.suite import PackageNotes, next_commit, reopened, save_notes, suspects
 
     _check(arguments)
-    there = _environments(arguments)
+    there = environments(arguments)
     task = _task(arguments, there)
     path = Path(arguments.state or f"reports/bisect/{task.package}-{task.line[0]}-{task.line[-1]}.json")
     notes = reopened(path, PackageNotes(task=task), is_over=lambda kept: kept.ended)
-    python = _programs(arguments, there)
+    python = programs(arguments, there)
     trial: Callable[[str], PackageTrial] = (
         CommandTrials(command=arguments.command, python=python)
         if arguments.command
@@ -344,6 +349,15 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InputError(
             doing, found="--calib without --schema", expected="both, or neither", remedy="Name the schema."
         )
+    check_environments(arguments, doing)
+
+
+def check_environments(arguments: argparse.Namespace, doing: str) -> None:
+    """Refuse existing environments together with what new ones are made of.
+
+    Raises:
+        InputError: both are given.
+    """
     if arguments.venv and (arguments.requirements or arguments.base_python or arguments.versions):
         raise InputError(
             doing,
@@ -353,24 +367,31 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
-def _environments(arguments: argparse.Namespace) -> dict[str, Path]:
+def environments(arguments: argparse.Namespace) -> dict[str, Path]:
     """Version → the program of an environment that is there."""
     from qbench.backends import installed_version
 
     return {installed_version(Path(folder), arguments.package): Path(folder) for folder in arguments.venv}
 
 
-def _task(arguments: argparse.Namespace, there: Mapping[str, Path]) -> "PackageTask":
+def known_versions(arguments: argparse.Namespace, there: Mapping[str, Path]) -> tuple[str, ...]:
+    """The versions of the environments that are ``there``, else those that are named, else all that pip offers.
+
+    Raises:
+        NotFetchedError: pip finds none.
+    """
     from qbench.backends import offered_versions
+
+    if there or arguments.versions:
+        return tuple(there) or tuple(names_of(arguments.versions))
+    base = arguments.base_python
+    return offered_versions(arguments.package, Path(base) if base else None)
+
+
+def _task(arguments: argparse.Namespace, there: Mapping[str, Path]) -> "PackageTask":
     from qbench.suite import PackageTask, versions_between
 
-    package, base = arguments.package, arguments.base_python
-    if there:
-        known = tuple(there)
-    elif arguments.versions:
-        known = tuple(names_of(arguments.versions))
-    else:
-        known = offered_versions(package, Path(base) if base else None)
+    package, known = arguments.package, known_versions(arguments, there)
     asked = {name: content_of(str(value)) for name in _ASKED if (value := getattr(arguments, name)) is not None}
     asked |= {"command": " ".join(arguments.command), "with": " ".join(arguments.requirements)}
     asked["extension"] = " ".join(arguments.extension)
@@ -378,7 +399,7 @@ def _task(arguments: argparse.Namespace, there: Mapping[str, Path]) -> "PackageT
     return PackageTask(package=package, line=line, asked={name: text for name, text in asked.items() if text})
 
 
-def _programs(arguments: argparse.Namespace, there: Mapping[str, Path]) -> Callable[[str], Path]:
+def programs(arguments: argparse.Namespace, there: Mapping[str, Path]) -> Callable[[str], Path]:
     """What finds the Python of a version: one that is there, or one that is made."""
     from qbench.backends import EnvironmentMaker, program_in
     from qbench.host import package_versions

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
-from qbench.cli.history_files import Trends, declare_trends, read_trends
+from qbench.cli.history_files import Trends, declare_trends, read_trends, released_package
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.cli.show_history import moved, valued
@@ -105,30 +105,33 @@ def _print(regressions: "Sequence[Regression]", trends: Trends, arguments: argpa
     for one in regressions:
         if one.is_new or arguments.all:
             put()
-            _print_one(one, arguments)
+            _print_one(one, trends, arguments)
     if new:
         put()
         put(f"Fix it, bisect it, accept the new results, or classify it in {trends.annotations_path}.")
 
 
-def _print_one(one: "Regression", arguments: argparse.Namespace) -> None:
-    put(_headline(one, arguments.project))
+def _print_one(one: "Regression", trends: Trends, arguments: argparse.Namespace) -> None:
+    put(_headline(one, arguments.project, released_package(trends.runs)))
     shown = one.alerts if arguments.all else one.alerts[:_CELLS]
     print_columns([_row(alert) for alert in shown])
     if len(shown) < len(one.alerts):
         put(f"  and {len(one.alerts) - len(shown)} more (--all)")
 
 
-def _headline(one: "Regression", project: str) -> str:
+def _headline(one: "Regression", project: str, package: str) -> str:
+    """What is found and where; ``package``: that whose releases the commits are, empty where they are commits."""
     from qbench.host import subject_line
 
     worst = one.alerts[0]
     cells = counted(len({alert.cell for alert in one.alerts}), "cell")
     state = worst.state.value
     if one.kind.value == "slide":
-        since = f"commit {worst.commit[:9]}" if worst.commit else f"run {worst.run}"
+        since = f"{package or 'commit'} {worst.commit[:9]}" if worst.commit else f"run {worst.run}"
         than = "before" if worst.own_past else "what was accepted"
         return f"slide, {state}: {worst.cell} is worse than {than} since {since}, by no one step"
+    if one.suspects and package:
+        return f"step, {state}: {cells} at {package} {' … '.join(dict.fromkeys((one.suspects[0], one.suspects[-1])))}"
     if len(one.suspects) == 1:
         subject = subject_line(one.suspects[0], project)
         return f"step, {state}: {cells} at {one.suspects[0][:9]}" + (f" “{subject}”" if subject else "")

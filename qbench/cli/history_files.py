@@ -60,6 +60,7 @@ def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
                                                         environment class of the newest run where there is one
         an id, or its beginning                         that run
         a commit, or at least four digits of it         the newest run of it; one without uncommitted changes first
+        a version                                       the newest run of that release, of a backfill
 
     The shards of one night are one run, unless an id or a file names one. Of the history as little as needed is read.
 
@@ -108,6 +109,8 @@ def _named(text: str, history: "History") -> "list[Run]":
         return alike[-1:]
     if alike := [run for run in heads if run.id.startswith(text)]:
         return alike
+    if alike := [run for run in heads if run.releases and run.commit == text]:
+        return alike[-1:]
     nights = [run for run in history.nights() if run.commit.startswith(text)] if _COMMIT.fullmatch(text) else []
     if len({run.commit for run in nights}) > 1:
         return nights
@@ -234,6 +237,12 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
         annotations=load_annotations(path),
         annotations_path=path,
     )
+
+
+def released_package(runs: "Iterable[Run]") -> str:
+    """The package whose releases all of ``runs`` measured, so that it is spoken of releases; else empty."""
+    packages = {run.releases for run in runs}
+    return packages.pop() if len(packages) == 1 else ""
 
 
 _Read = tuple["tuple[Run, ...]", tuple[str, ...], "tuple[Series, ...]"]

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from qbench.cli import accept_run, completion, doctor, init, list_names, quarantine, run
+from qbench.cli import accept_run, backfill, completion, doctor, init, list_names, quarantine, run
 from qbench.cli import bisect as bisect_actions
 from qbench.cli import compare_runs as compare_files
 from qbench.cli import diff as diff_sides
@@ -57,6 +57,7 @@ COMMANDS: tuple[Command, ...] = (
     export_runs.COMMAND,
     history_actions.COMMAND,
     bisect_actions.COMMAND,
+    backfill.COMMAND,
     doctor.COMMAND,
     completion.COMMAND,
 )

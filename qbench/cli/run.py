@@ -44,6 +44,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", metavar="N", type=int, help="use at most N samples of each data set; such results cannot be accepted"
     )
+    parser.add_argument(
+        "--release",
+        metavar="NAME=PYTHON",
+        default="",
+        help="run ONNX Runtime under another Python, and mark the run file with the release of NAME there; "
+        "'qbench backfill' does so for many releases",
+    )
     declare_history(parser, "; off: keep no run file")
     parser.add_argument("--report", action="append", choices=KINDS, default=[], help="write a report; repeatable")
     declare_output(parser)
@@ -93,6 +100,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
         "baselines": arguments.baselines,
         "cache": arguments.cache and str(Path(arguments.cache).absolute()),
         "limit": arguments.limit,
+        "release": arguments.release,
         "history": arguments.history,
         "reports": arguments.output,
         "localize": 0,

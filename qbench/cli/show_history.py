@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import ExitCode
-from qbench.cli.history_files import Trends, declare_trends, read_trends
+from qbench.cli.history_files import Trends, declare_trends, read_trends, released_package
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import unknown_name
@@ -100,7 +100,9 @@ def _print(series: "Series", trends: Trends) -> None:
     marks = {alert.run: _words(alert) for alert in reversed(_alerts(series, trends))}
     dirty = _dirty_commits(trends)
     rows = [_row(series, index, accepted, marks, _commit(point, dirty)) for index, point in enumerate(series.points)]
-    print_columns(rows, ("started", "commit", "value", "of", "to accepted", "runs", ""))
+    print_columns(
+        rows, ("started", released_package(trends.runs) or "commit", "value", "of", "to accepted", "runs", "")
+    )
 
 
 def _row(series: "Series", index: int, accepted: float | None, marks: dict[str, str], commit: str) -> tuple[str, ...]:

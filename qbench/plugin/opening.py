@@ -80,13 +80,15 @@ def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuit
 
 
 def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
-    from qbench.suite import expand, expand_pruned, gather, load_suite
+    from qbench.suite import expand, expand_pruned, gather, load_suite, with_python
 
     suite = _with_options(config, load_suite(path))
     shown = os.path.relpath(path, config.invocation_params.dir)  # as a user would type it where pytest was started
     shown = str(path) if shown.startswith("..") else Path(shown).as_posix()
     added = [_extension(value) for value in hook.pytest_qbench_extension(config=config) if value is not None]
     catalogues = gather(added, suites=path.parent)
+    if (release := config.stash[OPTIONS].release) is not None:
+        catalogues = with_python(catalogues, release.python, release.package)
     if config.stash[OPTIONS].prune:  # pruning reports stale entries at the end, so here they are no error
         kept, planned = expand_pruned(suite, catalogues)
         stale = tuple(entry for entry in suite.quarantine if entry not in kept.quarantine)

@@ -34,6 +34,14 @@ _SETTINGS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The Python whose ONNX Runtime runs the backends, and the package there whose version the run is about."""
+
+    package: str
+    python: Path
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """All options, checked; folders are absolute.
@@ -48,6 +56,7 @@ class Options:
         shard: ``i/N``, only the models of that share; empty: all.
         localize: seconds for localizing one red cell; 0: do not localize.
         size_limits: factor on the size limits of opened files; None: the defaults.
+        release: measure another release of a package; None: what is installed.
     """
 
     select: str
@@ -70,6 +79,7 @@ class Options:
     shard: str
     localize: float
     size_limits: int | None
+    release: Release | None
 
     @property
     def accepts(self) -> bool:
@@ -109,6 +119,12 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("qbench_report", "kinds of report to write", type="args")
     parser.addini("qbench_suite", "the suite of tests that use qbench_cell and name none")
     group.addoption("--qbench-shard", metavar="I/N", default="", help="the models of the I-th of N equal machines only")
+    group.addoption(
+        "--qbench-release",
+        metavar="NAME=PYTHON",
+        default="",
+        help="run ONNX Runtime under another Python, and mark the run file with the release of NAME there",
+    )
     group.addoption("--qbench-limit", metavar="N", help="at most N samples of each data set; never accepted")
     group.addoption(
         "--qbench-accept",
@@ -140,6 +156,8 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
     written = str(config.getini("qbench_history") or "").strip()
     history = _text(config, "history")
     earlier = history if history != OFF else written if written != OFF else ""
+    release = _release(str(config.getoption("qbench_release")), config.invocation_params.dir)
+    unaccepted = "fail" if release is None else "warn"  # of another release nothing is accepted
     localize = _number(config, "localize", float, "seconds, or 0", lambda v: 0 <= v < math.inf)
     options = Options(
         select=_text(config, "select"),
@@ -153,7 +171,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         reports=folder("reports", "reports"),
         report=_kinds(config),
         cache=config.rootpath / cache if cache else None,
-        missing=_one_of("missing", _text(config, "missing") or "fail", MISSING),
+        missing=_one_of("missing", _text(config, "missing") or unaccepted, MISSING),
         accept=config.getoption("qbench_accept"),
         accept_fp32=config.getoption("qbench_accept_fp32"),
         reason=str(config.getoption("qbench_reason")).strip(),
@@ -162,6 +180,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         shard=str(config.getoption("qbench_shard")).strip(),
         localize=LOCALIZE if localize is None else localize,
         size_limits=_number(config, "size-limits", int, "a whole number from 1", lambda v: v >= 1),
+        release=release,
     )
     _refuse_accepting(options, environment)
     if "html" in options.report:
@@ -208,8 +227,22 @@ def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
             "Leave --qbench-limit out.",
             doing=doing,
         )
+    if options.release is not None:
+        raise _refusal(
+            "--qbench-release",
+            "results of the installed packages",
+            "Leave --qbench-release out.",
+            doing=doing,
+        )
     if options.accept in _REASONED and not options.reason:
         raise _refusal(f"--qbench-accept={options.accept} without a reason", "a reason", 'Add --qbench-reason "…".')
+
+
+def _release(text: str, folder: Path) -> Release | None:
+    package, sign, python = (part.strip() for part in text.partition("="))
+    if text and not (package and sign and python):
+        raise _bad("release", text, "NAME=PYTHON, such as onnxruntime=envs/ort-1.17.3")
+    return Release(package, folder / python) if text else None
 
 
 def _refusal(found: str, expected: str, remedy: str, *, doing: str = "Accepting results") -> pytest.UsageError:

@@ -170,6 +170,7 @@ class Recorder:
         from qbench.host import utc_now
         from qbench.suite import describe_start
 
+        release = self.options.release
         start = describe_start(
             self.config.rootpath,
             suite=facts["suite"],
@@ -178,6 +179,7 @@ class Recorder:
             select=self.options.select,
             limit=self.options.limit,
             shard=self.options.shard,
+            release=None if release is None else (release.package, release.python),
             started=utc_now(),
             token=secrets.token_hex(3),
             processor=self.config.hook.pytest_qbench_processor(config=self.config),

@@ -343,7 +343,7 @@ def build_report(
     moves = _moves(_series_alone(chosen) if memory.series is None else memory, suite)
     accepted = memory.accepted_in(suite)
     trends = {cell.key: _trends(cell, past, views, accepted, moves) for cell in cells if cell.metrics}
-    new_classes = _new_classes(cells)
+    new_classes = () if views[-1].release_of else _new_classes(cells)  # of another release nothing is accepted
     return Report(
         suite=suite,
         headline=headline_of(views[-1], cells, causes),

@@ -121,7 +121,7 @@ def run_axis(runs: Sequence[RunView], frame: Frame) -> str:
 
 def _name(run: RunView, *, same_day: bool) -> str:
     text = run.commit[:7] or run.id[:8]
-    if _DATED.match(run.started):
+    if _DATED.match(run.started) and not run.release_of:
         text = run.started[11:16] if same_day else run.started[:10]
     return "".join(letter if letter.isalnum() or letter in "-:" else "." for letter in text)
 

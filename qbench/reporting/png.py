@@ -249,8 +249,11 @@ def _legend(figure: Any, width: float, height: float) -> None:  # noqa: ANN401
 
 
 def run_labels(runs: Sequence[RunView]) -> list[str]:
-    """A short name of each run for an axis: its day, its time where all are of one day, else its commit."""
-    days = [run.started[5:10] if _DATED.match(run.started) else "" for run in runs]
+    """A short name of each run for an axis: its day, its time where all are of one day, else its commit.
+
+    Of a run of a release it is the version.
+    """
+    days = [run.started[5:10] if _DATED.match(run.started) and not run.release_of else "" for run in runs]
     if len(runs) > 1 and len({run.started[:10] for run in runs}) == 1:
         days = [run.started[11:16] if day else "" for run, day in zip(runs, days, strict=True)]
     return [day or run.commit[:7] or run.id[:8] for run, day in zip(runs, days, strict=True)]

@@ -321,7 +321,7 @@ def _causes(before: RunPoint, after: RunPoint, runs: Sequence[RunView]) -> tuple
     for name, version in later.versions:
         if version != versions.get(name, version):
             found.append(f"{name} {versions[name]} → {version}")
-    if later.commit and later.commit != earlier.commit:
+    if later.commit and later.commit != earlier.commit and not later.release_of:
         first = runs[before.each[-1].position + 1].commit
         found.append(f"commit {later.commit}" if first in ("", later.commit) else f"commits {first} … {later.commit}")
     return tuple(found)

@@ -135,6 +135,7 @@ Cells = Mapping[CellKey, CellView]
 class RunView:
     """The facts of one run: (name, text) pairs, ready to be listed; how many cells it holds, and how many are red.
 
+    ``release_of``: the package of whose release it is a measurement; ``commit`` and ``sha`` are then the version.
     Of ``planned`` cells it ``selected`` so many (0: unknown), each over ``limited`` samples of a data set (0: all).
     """
 
@@ -144,6 +145,7 @@ class RunView:
     commit: str
     processor: str
     sha: str = ""
+    release_of: str = ""
     facts: tuple[tuple[str, str], ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -251,6 +253,7 @@ def read_run(run: Run) -> RunView:
         commit=commit_text(header.get("commit")),
         processor=text_of(environment.get("processor")),
         sha=text_of(table_of(header.get("commit")).get("sha") or header.get("commit")),
+        release_of=text_of(run.releases),
         facts=tuple(_facts(environment)),
         versions=versions,
         notes=tuple(filter(None, map(text_of, run.notes))),

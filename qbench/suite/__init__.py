@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from qbench.suite.bisection import suspects as suspects
     from qbench.suite.bisection import try_commit as try_commit
     from qbench.suite.bisection import versions_between as versions_between
+    from qbench.suite.bisection import versions_from as versions_from
     from qbench.suite.catalogues import Catalogues as Catalogues
     from qbench.suite.catalogues import gather as gather
     from qbench.suite.catalogues import meanings as meanings
+    from qbench.suite.catalogues import with_python as with_python
     from qbench.suite.catalogues import written_extensions as written_extensions
     from qbench.suite.expansion import PlannedCell as PlannedCell
     from qbench.suite.expansion import Selection as Selection

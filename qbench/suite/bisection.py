@@ -430,6 +430,34 @@ def versions_between(package: str, known: Iterable[str], good: str, bad: str) ->
     return tuple(found[one] for one in (line if first < last else reversed(line)))
 
 
+def versions_from(package: str, known: Iterable[str], first: str, last: str) -> tuple[str, ...]:
+    """The versions of ``known`` from ``first`` to ``last``, both included, in the order of PEP 440.
+
+    ``1.31`` as the last one includes its patch releases, 1.31.1; pre-releases are left out. An empty end is open.
+
+    Raises:
+        InputError: an end is no version, or there is no version between them.
+    """
+    doing = f"Listing the releases of {package} from {first or 'the earliest'} to {last or 'the latest'}"
+    low, high = (_version(doing, one) if one else None for one in (first, last))
+    found = {_version(doing, one): one for one in known}
+
+    def is_within(one: Version) -> bool:
+        begun = low is None or low <= one
+        return begun and (high is None or one <= high or one.release[: len(high.release)] == high.release)
+
+    line = [found[one] for one in sorted(found) if not one.is_prerelease and is_within(one)]
+    if not line:
+        names = [found[one] for one in sorted(found)]
+        raise InputError(
+            doing,
+            found=f"none among {len(names)}, {names[0]} … {names[-1]}" if names else "none",
+            expected="at least one",
+            remedy="Correct --from and --to.",
+        )
+    return tuple(line)
+
+
 def _version(doing: str, text: str) -> Version:
     try:
         return Version(text)

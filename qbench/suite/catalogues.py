@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.backends import catalogue as backend_catalogue
 from qbench.backends import integer_backends
-from qbench.errors import QbenchError
+from qbench.errors import InputError, QbenchError
 from qbench.extension import Catalogue, Extension, with_known
 from qbench.metrics import catalogue as metric_catalogue
 from qbench.passes import catalogue as pass_catalogue
@@ -36,7 +36,10 @@ WRITTEN_ARITHMETICS = f"{ARITHMETIC_FOLDER}/*.toml"
 
 @dataclass(frozen=True, slots=True)
 class Catalogues:
-    """One catalogue per kind; ``integer_backends`` are the names of backends that run no float graph."""
+    """One catalogue per kind; ``integer_backends`` are the names of backends that run no float graph.
+
+    ``installed``: the backends of this Python, where ``backends`` run under another one.
+    """
 
     models: "Catalogue[ZooModel]"
     datasets: "Catalogue[Dataset]"
@@ -46,6 +49,11 @@ class Catalogues:
     passes: "Catalogue[Pass]" = field(default_factory=pass_catalogue)
     operators: "Catalogue[Operator]" = field(default_factory=lambda: Catalogue("operator", {}))
     integer_backends: frozenset[str] = frozenset()
+    installed: "Catalogue[Backend] | None" = None
+
+    def reference(self, name: str) -> "Backend":
+        """The backend of fp32 references: always of this Python, so that releases are compared with one reference."""
+        return (self.installed or self.backends).get(name)
 
 
 def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) -> Catalogues:
@@ -72,6 +80,43 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
         operators=operators.extended(added),
         integer_backends=integer_backends(added),
     )
+
+
+def with_python(known: Catalogues, python: Path, package: str) -> Catalogues:
+    """``known`` with every backend of ONNX Runtime under ``python``, a program or the folder of an environment.
+
+    Raises:
+        InputError: there is no Python, or no ``package``.
+    """
+    from qbench.backends import under_python
+
+    versions_under(python, package)  # a wrong one is an error before anything is measured
+
+    @cache  # reading the versions there starts a process, and the environment of every cell has them
+    def moved(name: str) -> "Backend":
+        return under_python(known.backends.get(name), python)
+
+    def table(names: Iterable[str]) -> "dict[str, Callable[[], Backend]]":
+        return {name: partial(moved, name) for name in names}
+
+    added = tuple((owner, table(names)) for owner, names in known.backends.added)
+    backends = replace(known.backends, own=table(known.backends.own), added=added)
+    return replace(known, backends=backends, installed=known.backends)
+
+
+def versions_under(python: Path, package: str) -> dict[str, str]:
+    """The versions of ``package`` under ``python``, and of what runs a model there.
+
+    Raises:
+        InputError: there is no Python, or no ``package``.
+    """
+    from qbench.backends import installed_version
+
+    found = {package: installed_version(python, package)}
+    for name in ("numpy", "onnxruntime"):
+        with suppress(InputError):
+            found.setdefault(name, installed_version(python, name))
+    return found
 
 
 def meanings(known: Catalogues, schemas: Iterable[str], metrics: Iterable[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 from qbench.errors import StoreError
 from qbench.host import current_commit, describe_host
 from qbench.storage import plain
+from qbench.suite.catalogues import versions_under
 from qbench.tracking import HistoryStore, RunWriter
 
 
@@ -53,6 +54,7 @@ def describe_start(
     select: str,
     limit: int | None,
     shard: str = "",
+    release: tuple[str, Path] | None = None,
     started: datetime.datetime,
     token: str,
     processor: str | None = None,
@@ -63,10 +65,14 @@ def describe_start(
         folder: of the checkout whose commit is noted.
         suite: its name. planned: cells it has. selected: cells this run measures, by the expression ``select``.
         limit: at most that many samples of each data set; None: all. shard: ``i/N``, its share; empty: all models.
+        release: the package whose release is measured, and the Python that has it; None: what is installed.
         started: with a time zone. token: a few random letters. processor: the machine's class; None: ask the machine.
+
+    Raises:
+        InputError: no such Python, or no such package there.
     """
     commit = current_commit(folder)
-    header = {
+    header: dict[str, Any] = {
         "suite": suite,
         "commit": plain(commit),
         "complete_selection": selected == planned and limit is None,
@@ -79,6 +85,15 @@ def describe_start(
         header["shard"] = shard
     facts: dict[str, Any] = {**describe_host()}
     probed, versions = facts.pop("processor_class"), facts.pop("packages")
-    environment = {"type": "environment", "processor": processor or probed, **facts, "versions": versions}
     sha = commit.sha if commit else None
+    if release is not None:  # what the run is about is the release, and the commit of this checkout is a side fact
+        package, python = release
+        there = versions_under(python, package)
+        versions, sha = {**versions, **there}, there[package]
+        header |= {
+            "commit": {"sha": sha, "short": sha, "dirty": False},
+            "releases": {"package": package, "version": sha},
+            "checkout": plain(commit),
+        }
+    environment = {"type": "environment", "processor": processor or probed, **facts, "versions": versions}
     return RunStart(header=header, environment=environment, started=started, token=token, commit=sha)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import onnx_ir as ir
 
-from qbench.backends import versions_of
+from qbench.backends import Backend, versions_of
 from qbench.diagnosis import RepeatableCell
 from qbench.errors import DamagedError, InputError, NotFetchedError, QbenchError, StoreError, UnsupportedError
 from qbench.evaluation import Comparator, MetricUse, Request, Subject, SubjectArtifacts, measure_request
@@ -139,8 +139,10 @@ class Bench:
 
     def environment(self, backend: str) -> EnvironmentClass:
         """The environment class of results of ``backend`` on this machine."""
-        packages = versions_of(self._catalogues.backends.get(backend))
-        return EnvironmentClass.of(self.processor, packages, threads=self.suite.table.threads)
+        return self._class_of(self._catalogues.backends.get(backend))
+
+    def _class_of(self, backend: Backend) -> EnvironmentClass:
+        return EnvironmentClass.of(self.processor, versions_of(backend), threads=self.suite.table.threads)
 
     def run(self, planned: PlannedCell) -> JudgedCell:
         """Measure and judge one cell; a ``QbenchError`` becomes its outcome, any other error is raised."""
@@ -274,7 +276,10 @@ class Bench:
         if not baseline.is_of_another_model(identity):
             return
         table, backend = planned.partner or planned.model, self.suite.table.reference
-        cell, environment = Cell(self.suite.name, table.id, backend, FP32), self.environment(backend)
+        cell, environment = (
+            Cell(self.suite.name, table.id, backend, FP32),
+            self._class_of(self._catalogues.reference(backend)),
+        )
         tolerances = tolerances_of(self.suite, table, cell)
         tolerance = next(one for when, one in tolerances if environment.matches(when))
         today = shared.reference()
@@ -372,7 +377,7 @@ class Bench:
         key = (planned.model.id, planned.calibration)
         if self._current is None or self._current[0] != key:
             self._current = None  # free it first: two large models may not fit into memory
-            backend = self.suite.table.reference
+            reference = self._catalogues.reference(self.suite.table.reference)
             shared = SubjectArtifacts(
                 make_subject(
                     planned.model,
@@ -382,8 +387,8 @@ class Bench:
                     partner=planned.partner,
                 ),
                 self._settings.cache,
-                self._catalogues.backends.get(backend),
-                str(self.environment(backend)),
+                reference,
+                str(self._class_of(reference)),
             )
             if not planned.model.is_alone:
                 shared.require_float()

@@ -87,7 +87,7 @@ def demand_whole(run: Run) -> None:
     """Refuse to accept from a run that ended early or saw a part of the samples.
 
     Raises:
-        IncompleteError: it has no end, damaged lines, or was limited.
+        IncompleteError: it has no end, damaged lines, or was limited. InputError: it measured another release.
     """
     found = ""
     if not run.complete:
@@ -96,6 +96,13 @@ def demand_whole(run: Run) -> None:
         found = f"{run.damaged} line{'' if run.damaged == 1 else 's'} that cannot be read"
     elif run.header.get("limited"):
         found = "a run over a part of the samples"
+    if run.releases:
+        raise InputError(
+            f"Accepting results of run '{run.id}'",
+            found=f"a run of another release of {run.releases}",
+            expected="a run of what is installed",
+            remedy="Install that release, and run the suite.",
+        )
     if found:
         raise IncompleteError(
             f"Accepting results of run '{run.id}'",

@@ -27,7 +27,8 @@ from qbench.tracking.trend import CONFIRM, AcceptedLevel, AcceptedLevels, Series
 # reason = "rounds half away from zero since the new kernel"
 
 ANNOTATIONS_FILE = "annotations.toml"
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}|\d+(\.\d+)+\w*")
+"""A commit, or where the runs are of releases the version of one."""
 
 
 class Ruling(enum.Enum):
@@ -57,7 +58,9 @@ class Annotation:
 
     def __post_init__(self) -> None:
         if not _COMMIT.fullmatch(self.commit):
-            raise ValueError(f"the commit '{self.commit}' is not written in 7 to 64 hexadecimal digits")
+            raise ValueError(
+                f"the commit '{self.commit}' is not written in 7 to 64 hexadecimal digits, and is no version"
+            )
         for name in ("author", "reason"):
             if not getattr(self, name).strip():
                 raise ValueError(f"the {name} is empty")

@@ -16,9 +16,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from msgspec import structs
+
 from qbench.errors import InputError, StoreError
 from qbench.storage import digest_bytes, json_line, work_folder
-from qbench.tracking.record import FORMAT, CellRecord, Run, cell_of_line, known_record, record_of_line
+from qbench.tracking.record import (
+    FORMAT,
+    CellRecord,
+    Run,
+    cell_of_line,
+    class_of_releases,
+    known_record,
+    record_of_line,
+    release_of,
+)
 from qbench.tracking.shards import clock_notices, joined_run, next_start, shard_groups, start_order
 from qbench.tracking.store import (
     FolderStore,
@@ -292,6 +303,9 @@ class _Reading:
 
     def _take_cell(self, record: CellRecord) -> None:
         self.count += 1
+        if package := release_of(self.header)[0]:
+            merged = class_of_releases(record.environment_class, package)
+            record = structs.replace(record, environment_class=merged)
         kept = record if self.keep is None else self.keep(record)
         if kept is not None:
             self.cells.append(kept)

@@ -446,10 +446,27 @@ def _cell(suite: str, model: str, backend: str, schema: str, variant: str) -> Ce
     return Cell(suite, model, backend, schema, variant)
 
 
+def release_of(header: Mapping[str, Any]) -> tuple[str, str]:
+    """(package, version) of the release that a run with this ``run`` line measured; empty texts of any other run."""
+    known = header.get("releases")
+    found = (known.get("package"), known.get("version")) if isinstance(known, Mapping) else ("", "")
+    return (str(found[0]), str(found[1])) if all(isinstance(one, str) and one for one in found) else ("", "")
+
+
+@functools.lru_cache(maxsize=1024)
+def class_of_releases(environment_class: str, package: str) -> str:
+    """``environment_class`` with the version of ``package`` as ``any``: a series runs on over its releases."""
+    known = EnvironmentClass.parse(environment_class)
+    packages = tuple((name, "any" if name == package else version) for name, version in known.packages)
+    return str(EnvironmentClass(known.processor, packages))
+
+
 # A run as it is stored: lines of JSON, each with a ``type``; readers ignore unknown types and keys.
 #
 #     {"type": "run", "format": "qbench-run/1", "id": …, "suite": …, "started": …, "sequence": …, "after": …,
 #      "commit": {…}, "complete_selection": …}               which run is later: shards.py
+#      of a release, by 'qbench backfill': "releases": {"package": …, "version": …}, "commit": {"sha": the version},
+#      "checkout": {the commit}
 #     {"type": "environment", "processor": …, "versions": {…}, …}
 #     {"type": "cell", "model": …, "backend": …, "schema": …, "outcome": …, "metrics": {…}, …}     one per cell
 #     {"type": "finding", "model": …, …, "finding": {…}}         where and why a cell went wrong
@@ -498,6 +515,11 @@ class Run:
         """The commit that was checked out, whole; empty when unknown."""
         commit = self.header.get("commit")
         return str(commit.get("sha", "")) if isinstance(commit, Mapping) else str(commit or "")
+
+    @property
+    def releases(self) -> str:
+        """The package of whose release this run is a measurement (``qbench backfill``); empty of any other run."""
+        return release_of(self.header)[0]
 
     @property
     def is_green(self) -> bool:

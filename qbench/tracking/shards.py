@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from qbench.tracking.record import Run
+from packaging.version import InvalidVersion, Version
+
+from qbench.tracking.record import Run, release_of
 
 # The order of runs: which began later, and in trends which commit comes later on the main line.
 #
@@ -19,6 +21,10 @@ from qbench.tracking.record import Run
 # A run is therefore behind every run that it saw, whatever its clock said, and a run stamped in the future does not
 # hide later ones. Histories of several computers that never saw each other's files are put together by time. Files
 # without ``sequence`` and ``after``, which an older qbench wrote, are in order of their times.
+#
+# Runs of releases (``releases`` in the ``run`` line) were all made at one time, in any order: among themselves they are
+# in the order of their versions, by PEP 440. Their commit is the version of the release, so that all that is said of
+# commits is said of releases: several runs of one release are one point, and a step is at a release.
 #
 # In a trend the commit comes first: a nightly run of yesterday's commit may end after one of today's, and a commit may
 # be measured again a month later; neither is a step back. A run of a commit that is not on the line (a branch, a lost
@@ -50,7 +56,22 @@ def start_order(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | N
         header = headers[position]
         return places[position], sequences[position], str(header.get("started", "")), str(header.get("id", ""))
 
-    return tuple(sorted(range(len(headers)), key=key))
+    return _in_release_order(sorted(range(len(headers)), key=key), headers)
+
+
+def _in_release_order(order: list[int], headers: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """``order`` with the runs of releases, in the places that they have together, by package and version."""
+    names = {position: name for position in order if (name := release_of(headers[position]))[0]}
+    ranked = iter(sorted(names, key=lambda position: (names[position][0], _version(names[position][1]))))
+    return tuple(next(ranked) if position in names else position for position in order)
+
+
+def _version(text: str) -> tuple[bool, Version]:
+    """The place of a version in the order of PEP 440; what is none comes first."""
+    try:
+        return True, Version(text)
+    except InvalidVersion:
+        return False, Version("0")
 
 
 def next_start(headers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

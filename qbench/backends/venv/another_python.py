@@ -14,6 +14,7 @@ import onnx_ir as ir
 from qbench.backends.ort import LoweredOrtBackend, OrtBackend
 from qbench.backends.protocol import (
     Array,
+    Backend,
     Closing,
     Executed,
     Executor,
@@ -463,6 +464,13 @@ class WrittenPython:
     def _started(self) -> AnotherPython:
         where = EnvironmentMaker().make(self.requirements) if self.python is None else self.python
         return python_backend(where, self.like.name, name=self.name)
+
+
+def under_python(backend: Backend, python: Path) -> Backend:
+    """``backend`` of ONNX Runtime under ``python`` (as of ``WrittenPython``), with its own name; any other as it is."""
+    if not isinstance(backend, OrtBackend | LoweredOrtBackend):
+        return backend
+    return WrittenPython(name=backend.name, like=backend, python=python)
 
 
 def load_python(path: Path) -> WrittenPython:
