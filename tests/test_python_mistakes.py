@@ -42,7 +42,7 @@ CALLS: dict[str, tuple[Callable[[Right], object], str]] = {
     "a name as passes": (lambda r: qbench.measure_cell(r.subject, "ort-cpu", SCHEMA, passes="all"), "'all'"),  # type: ignore[arg-type]
     "no calibration": (lambda r: qbench.measure_cell(r.subject, "ort-cpu", SCHEMA), "without calibration samples"),
     "localize a path": (lambda _: qbench.localize("net.onnx", "integer-ideal", SCHEMA), "'net.onnx'"),  # type: ignore[arg-type]
-    "localize no schema": (lambda r: qbench.localize(r.subject, "integer-ideal", None), "None for a schema"),  # type: ignore[arg-type]
+    "localize no schema": (lambda r: qbench.localize(r.subject, "integer-ideal", None), "a cell without a schema"),  # type: ignore[arg-type]
     "no seconds": (lambda r: qbench.localize(r.subject, "integer-ideal", SCHEMA, seconds=-1), "seconds=-1"),
     "seconds that are none": (
         lambda r: qbench.localize(r.subject, "integer-ideal", SCHEMA, seconds=float("nan")),

@@ -25,6 +25,7 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": path, "COLUMNS": "200"}
     environment.pop("CI", None)
     met: set[str] = set()
+    printed: list[str] = []
     for code, language, title, content in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         if named := re.search(r'title="([^"]+)"', title):
             target = tmp_path / named.group(1)
@@ -38,6 +39,8 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
             for command, claims in CLAIMS.items():
                 if command in content:
                     met.add(command)
+                    printed += re.findall(r"cause: (qbench localize .*)", done.stdout)
                     assert [claim for claim in claims if claim not in done.stdout] == [], done.stdout[-4000:]
     assert met == set(CLAIMS)
+    assert re.search(r"^qbench localize .*", PAGE.read_text(encoding="utf-8"), re.MULTILINE)[0] in printed
     assert (tmp_path / "reports" / "index.html").is_file()

@@ -80,8 +80,8 @@ def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
             _accept_changed(node_id)
             + " lowers the floor, though not below the minimum of the suite; otherwise find the cause"
         )
-    accept = f"{_accept_changed(node_id)} records the new numbers, but " if drifted else ""
-    return f"{accept}this stays red: {still_failing()}"
+    accept = f"; {_accept_changed(node_id)} only records the new numbers" if drifted else ""
+    return f"this stays red: {still_failing()}{accept}"
 
 
 def still_failing() -> str:

@@ -53,7 +53,8 @@ class CellItem(pytest.Item):
         judged = judged_cell(self, self._opened, self.planned, missing=missing)
         if judged.verdict.outcome.is_red:
             self.stash[ITEM_STATE].finding = finding_of(self._opened, judged, self.config)
-        conclude(judged.verdict, str(self.planned.cell), missing, detail_of(self.config))
+        search = localize_command(self.planned) if _is_wrong(judged.verdict) and judged.measurement else ""
+        conclude(judged.verdict, str(self.planned.cell), missing, detail_of(self.config), search)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
         """The message of a red verdict or of a refusing disk; for any other error the traceback from here on."""
@@ -147,8 +148,22 @@ def detail_of(config: pytest.Config) -> Detail:
     return Detail.NUMBERS if style == "long" or verbose > 0 else Detail.SENTENCES
 
 
-def conclude(verdict: "Verdict", cell: str, missing: str, detail: Detail = Detail.SENTENCES) -> None:
-    """Nothing when green, a skip when unsupported, else the red verdict; ``missing`` is the option of that name.
+def localize_command(planned: "PlannedCell") -> str:
+    """What to type for the whole finding of a cell, by the names of its suite; empty where the verb cannot."""
+    cell, calibration = planned.cell, planned.calibration
+    if cell.is_fp32 or cell.is_given or planned.passes != "none":
+        return ""
+    return (
+        f"qbench localize {cell.model} --backend {cell.backend} --schema {cell.schema} --data {planned.model.data} "
+        f"--calib {calibration.data} --calib-count {calibration.count}"
+    )
+
+
+def conclude(verdict: "Verdict", cell: str, missing: str, detail: Detail = Detail.SENTENCES, search: str = "") -> None:
+    """Nothing when green, a skip when unsupported, else the red verdict.
+
+    Args:
+        missing: the option of that name. search: the command that looks for the cause; empty: there is none.
 
     Raises:
         RedCell: the verdict is red.
@@ -158,11 +173,11 @@ def conclude(verdict: "Verdict", cell: str, missing: str, detail: Detail = Detai
     if verdict.outcome is Outcome.UNSUPPORTED or (verdict.outcome is Outcome.MISSING and missing == "skip"):
         pytest.skip(verdict.headline)
     if verdict.outcome.is_red and not (verdict.outcome is Outcome.MISSING and missing == "warn"):
-        raise RedCell(red_text(verdict, cell, detail))
+        raise RedCell(red_text(verdict, cell, detail, search))
 
 
-def red_text(verdict: "Verdict", cell: str, detail: Detail = Detail.SENTENCES) -> str:
-    """Headline, gates, rule and remedy; as much of them as ``detail`` says.
+def red_text(verdict: "Verdict", cell: str, detail: Detail = Detail.SENTENCES, search: str = "") -> str:
+    """Headline, gates, rule, ``search`` for the cause and remedy; as much of them as ``detail`` says.
 
     The headline comes first: pytest's short summary shows as much of the first line as fits behind the cell's name.
     """
@@ -184,6 +199,8 @@ def red_text(verdict: "Verdict", cell: str, detail: Detail = Detail.SENTENCES) -
         lines += [
             f"  note: {notice}" for notice in verdict.notices if (notice.partition(": ")[2] or notice) not in text
         ]
+    if search:
+        lines.append(f"  cause: {search}")
     if verdict.remedy and verdict.remedy not in verdict.headline:
         first, *later = verdict.remedy.split(THEN)
         lines += [f"  next: {first}", *(f"  then: {step}" for step in later)]

@@ -312,6 +312,10 @@ def fold_failures(terminal: pytest.TerminalReporter) -> None:
                 one.longrepr = f"the same as of {first.nodeid.partition('::')[2]}"
 
 
+_SEARCH = "  cause: "
+"""Begins the line of a red cell with the command that looks for its cause: it names the cell."""
+
+
 def _message_of(report: pytest.TestReport, *, by_line: bool) -> str:
     """What equal reports have in common: the sentence of an error, of a verdict its message without the cell's name.
 
@@ -319,7 +323,10 @@ def _message_of(report: pytest.TestReport, *, by_line: bool) -> str:
     """
     if _is_error(report):
         return _sentence_of(report)
-    return report.nodeid if by_line else str(report.longrepr).replace(report.nodeid.partition("::")[2], "")
+    if by_line:
+        return report.nodeid
+    lines = str(report.longrepr).replace(report.nodeid.partition("::")[2], "").splitlines()
+    return "\n".join(line for line in lines if not line.startswith(_SEARCH))
 
 
 def _sentence_of(report: pytest.TestReport) -> str:
