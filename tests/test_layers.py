@@ -51,6 +51,7 @@ BREAKS = [
     ("Only backends know OpenVINO", "qbench.graph", "openvino", None),
     ("Only backends know PyTorch; the zoo trains with it", "qbench.interpreter", "torch", None),
     ("Only backends know LiteRT", "qbench.passes", "ai_edge_litert", None),
+    ("Only backends know TVM", "qbench.graph", "tvm", None),
     (WORKER, WORKER_MODULE, "qbench.errors", None),
     ("The package never imports the zoo", "qbench.suite", "qbench_zoo", None),
     ("The zoo is a guest: it sees subjects and what lies below them", "qbench_zoo", "qbench.faults", None),

@@ -574,3 +574,12 @@ class LoweredOrtBackend:
         from qbench.passes import lower_to_qoperator  # with all lowerings, which the other backends here do not use
 
         return lower_to_qoperator(with_taps(model, taps))
+
+
+ORT_BACKENDS: Mapping[str, OrtBackend | LoweredOrtBackend] = {
+    "ort-cpu": OrtBackend(name="ort-cpu"),
+    "ort-cpu-noopt": OrtBackend(name="ort-cpu-noopt", optimization=Optimization(level=Level.NONE)),
+    "ort-cpu-precise": OrtBackend(name="ort-cpu-precise", precise=True),
+    _NAME: LoweredOrtBackend(),
+}
+"""The built-in backends of this engine, by name."""

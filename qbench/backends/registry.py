@@ -13,28 +13,10 @@ if TYPE_CHECKING:
     from qbench.numerics import Arithmetic
 
 
-def _ort_cpu() -> "Backend":
-    from qbench.backends.ort import OrtBackend
+def _ort(name: str) -> "Backend":
+    from qbench.backends.ort import ORT_BACKENDS
 
-    return OrtBackend(name="ort-cpu")
-
-
-def _ort_cpu_noopt() -> "Backend":
-    from qbench.backends.ort import Level, Optimization, OrtBackend
-
-    return OrtBackend(name="ort-cpu-noopt", optimization=Optimization(level=Level.NONE))
-
-
-def _ort_cpu_precise() -> "Backend":
-    from qbench.backends.ort import OrtBackend
-
-    return OrtBackend(name="ort-cpu-precise", precise=True)
-
-
-def _ort_cpu_qoperator() -> "Backend":
-    from qbench.backends.ort import LoweredOrtBackend
-
-    return LoweredOrtBackend()
+    return ORT_BACKENDS[name]
 
 
 def _openvino(name: str, precision: str) -> "Backend":
@@ -54,6 +36,12 @@ def _torch(engine: str) -> "Backend":
     from qbench.backends.torch_quantized import TorchBackend
 
     return TorchBackend(engine=engine)
+
+
+def _tvm() -> "Backend":
+    from qbench.backends.tvm import TvmBackend
+
+    return TvmBackend()
 
 
 def _onnx_reference() -> "Backend":
@@ -90,15 +78,14 @@ _ARITHMETICS = tuple(sorted(path.stem for path in _PRESETS.glob("*.toml")))
 """Names of the built-in arithmetics, by their files: listing backends imports no numerics."""
 _DEVICES = Path(__file__).parents[1] / "passes" / "partition" / "devices"
 _PARTITIONED = "partitioned-"
+_ORT = ("ort-cpu", "ort-cpu-noopt", "ort-cpu-precise", "ort-cpu-qoperator")
 _TORCH = {f"torch-{engine}": partial(_torch, engine) for engine in ("fbgemm", "onednn", "qnnpack")}
 
 _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
     {
-        "ort-cpu": _ort_cpu,
-        "ort-cpu-noopt": _ort_cpu_noopt,
-        "ort-cpu-precise": _ort_cpu_precise,
-        "ort-cpu-qoperator": _ort_cpu_qoperator,
+        **{name: partial(_ort, name) for name in _ORT},
         "onnx-reference": _onnx_reference,
+        "tvm": _tvm,
         "openvino": partial(_openvino, "openvino", "f32"),
         "openvino-bf16": partial(_openvino, "openvino-bf16", "bf16"),
         **_TORCH,

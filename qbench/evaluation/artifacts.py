@@ -196,7 +196,7 @@ def prepare_runners(
 def executed_macs(runners: Mapping[str, Executor], quantized: Quantized) -> tuple[float | None, tuple[str, ...]]:
     """The share of multiply-accumulates that ``runners`` run in integers, and the products that they do not.
 
-    None where an executor knows nothing about any product. A product that it does not list counts as one in float.
+    None where an executor knows the precision of no product. A product that it does not list counts as one in float.
     The products are sorted by their size: ``conv1 in float32 (12.5 %)``.
     """
     total = sum(plan.macs for plan in quantized.plans.values())
@@ -206,7 +206,7 @@ def executed_macs(runners: Mapping[str, Executor], quantized: Quantized) -> tupl
             found = executed_by(runners[graph])
         except Exception:  # whatever an engine raises here, its answers are measured
             return None, ()
-        if plan.macs and found.keys().isdisjoint(plan.node_macs):
+        if plan.macs and not any(found[node].precision for node in found.keys() & plan.node_macs):
             return None, ()
         for node, macs in plan.node_macs.items():
             how = found.get(node)

@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from qbench.backends.ort import LoweredOrtBackend, OrtBackend
+from qbench.backends.ort import ORT_BACKENDS, LoweredOrtBackend, OrtBackend
 from qbench.backends.protocol import (
     Array,
     Backend,
@@ -256,15 +256,12 @@ def mirrored_backend(like: str, doing: str) -> OrtBackend | LoweredOrtBackend:
     Raises:
         InputError: it does not exist, or is not a backend of ONNX Runtime.
     """
-    from qbench.backends.registry import get_backend
-
-    mirrored = get_backend(like)
-    if isinstance(mirrored, OrtBackend | LoweredOrtBackend):
-        return mirrored
+    if like in ORT_BACKENDS:
+        return ORT_BACKENDS[like]
     raise InputError(
         doing,
-        found="a backend that does not run ONNX Runtime",
-        expected="one that does: ort-cpu, ort-cpu-noopt, ort-cpu-precise or ort-cpu-qoperator",
+        found=f"'{like}', a backend that does not run ONNX Runtime",
+        expected=f"one that does: {', '.join(ORT_BACKENDS)}",
         remedy="Name one of them, or leave the other Python out.",
     )
 
