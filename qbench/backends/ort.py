@@ -214,6 +214,7 @@ _CAPABILITIES = Capabilities(
     blocks_of_vectors=False,
     integer_products=frozenset({("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")}),
     float_products=frozenset({"ConvTranspose"}),
+    requantized_products=frozenset({"Conv"}),  # QGemm and MatMulIntegerToFloat have float results, QLinearConv has not
     dynamic=True,
 )
 """What every level of optimization loads and runs (1.31). Optimized sessions refuse sums of activations per channel,
@@ -399,7 +400,7 @@ def fused_arithmetic(processor: str, *, precise: bool) -> str | None:
 # traced by its name, else by the first of its outputs that the prepared graph has too. Types follow from those of the
 # constants: every operator on integers has a zero point of its result.
 
-_MADE = re.compile(r"(?:_nchwc|_token_\d+)+$")
+_MADE = re.compile(r"(?:_nchwc|_token_\d+|/MatMulAddFusion)+$")
 """What the engine appends to the name of the node that a new one replaces."""
 _FUSED = "fused "
 _QUANTIZES_ITSELF = frozenset({"DynamicQuantizeMatMul", "DynamicQuantizeLSTM"})

@@ -36,6 +36,8 @@ class Capabilities:
             or a channel, with a bias at the product's scale; other products run in floats between their grids. None:
             it multiplies all.
         float_products: operators (``ConvTranspose``) whose products it runs in floats whatever the grids are.
+        requantized_products: operators (``Conv``) whose products it runs in integers only where their result is
+            quantized.
         dynamic_products: whether it multiplies in integers what has parameters of its batch, uint8, too.
         zero_points: which zero points of activations it counts with.
         dynamic: whether it takes parameters that are computed at run time.
@@ -56,6 +58,7 @@ class Capabilities:
     activation_per_channel: bool = False
     integer_products: frozenset[tuple[str, str]] | None = None
     float_products: frozenset[str] = frozenset()
+    requantized_products: frozenset[str] = frozenset()
     dynamic_products: bool = False
     zero_points: ZeroPoints = ZeroPoints.ANY
     dynamic: bool = False

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from qbench.quantization.planning import make_plan as make_plan
     from qbench.quantization.reading import is_quantized as is_quantized
     from qbench.quantization.reading import read_plan as read_plan
+    from qbench.quantization.schema import GraphOutputs as GraphOutputs
     from qbench.quantization.schema import Rule as Rule
     from qbench.quantization.schema import Schema as Schema
     from qbench.quantization.schema import Share as Share

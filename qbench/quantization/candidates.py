@@ -25,7 +25,7 @@ from qbench.graph import (
 )
 from qbench.numerics import Interval, QParams, clip_levels
 from qbench.quantization.internal_qparams import Ranges, inner_problem
-from qbench.quantization.schema import Schema, SlotOptions
+from qbench.quantization.schema import GraphOutputs, Schema, SlotOptions
 from qbench.quantization.spec import Spec, activation_dtype, beyond_activations, beyond_weights, clips_levels
 
 
@@ -79,6 +79,7 @@ class Candidate:
     operator: OpSpec
     options: SlotOptions
     float_input: str = ""
+    quantizes_graph_outputs: bool = False
 
     @property
     def weight_index(self) -> int | None:
@@ -130,15 +131,23 @@ class Float:
 
 
 def candidates_of(
-    requests: Iterable[tuple[Unit, SlotOptions]], ranges: Ranges, capabilities: Capabilities, masked: Mapping[str, str]
+    requests: Iterable[tuple[Unit, SlotOptions]],
+    ranges: Ranges,
+    capabilities: Capabilities,
+    masked: Mapping[str, str],
+    outputs: GraphOutputs = GraphOutputs.FLOAT,
 ) -> tuple[list[Candidate], dict[str, Float]]:
     """The units of ``requests`` that can be quantized, in graph order, and why others cannot.
 
-    ``masked``: values that hold an attention mask, and how that shows.
+    ``masked``: values that hold an attention mask, and how that shows. ``outputs``: what happens to graph outputs.
     """
     candidates, floats = [], {}
     for unit, options in requests:
-        candidate = _unmasked(Candidate(unit, demand_of(unit.head) or _UNKNOWN, options), masked)
+        leaves = outputs is GraphOutputs.QUANTIZED or (
+            outputs is GraphOutputs.AUTO and unit.head.op_type in capabilities.requantized_products
+        )
+        candidate = Candidate(unit, demand_of(unit.head) or _UNKNOWN, options, quantizes_graph_outputs=leaves)
+        candidate = _unmasked(candidate, masked)
         found = _kept(candidate) or _masked(candidate, masked) or _refused(candidate, ranges, capabilities)
         if found is None:
             candidates.append(candidate)

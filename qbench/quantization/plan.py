@@ -134,6 +134,7 @@ class Plan:
         requested: every unit with a float result, in graph order, and what the schema asks of it, in words.
         corrects_biases: the schema wants biases corrected on samples, once the plan is written (``correct_biases``).
         run_in_float: products on grids that the backend runs in floats, and why; not part of the digest.
+        quantized_outputs: the graph outputs that are quantized and dequantized again; all others leave it as computed.
         node_macs: node → multiply-accumulates of one sample. integer_nodes: those planned in integers. Both are not
             part of the digest, and files do not hold them.
     """
@@ -153,6 +154,7 @@ class Plan:
     requested: Mapping[str, str] = field(default_factory=dict)
     corrects_biases: bool = False
     run_in_float: Mapping[str, str] = field(default_factory=dict)
+    quantized_outputs: tuple[str, ...] = ()
     node_macs: Mapping[str, int] = field(default_factory=dict)
     integer_nodes: frozenset[str] = frozenset()
 
@@ -187,7 +189,14 @@ class Plan:
     def _key(self) -> tuple[object, ...]:
         tables = (self.decisions, self.clips, self.floats, self.saturated, self.requested)
         names = (self.schema, self.canonical, self.graph, self.profile, self.idle_rules, self.corrects_biases)
-        return (*names, *(dict(table) for table in tables), self.macs, self.integer_mac_count, self.weight_mac_count)
+        return (
+            *names,
+            self.quantized_outputs,
+            *(dict(table) for table in tables),
+            self.macs,
+            self.integer_mac_count,
+            self.weight_mac_count,
+        )
 
     @property
     def integer_macs(self) -> float:
@@ -262,6 +271,8 @@ class Plan:
         if self.run_in_float:
             reasons = "; ".join(dict.fromkeys(self.run_in_float.values()))
             yield f"{backend} runs {len(self.run_in_float)} of them in float: {reasons}"
+        if self.quantized_outputs:
+            yield f"{', '.join(self.quantized_outputs)} quantized where the graph ends"
         if self.saturated:
             yield f"{sum(self.saturated.values()):,} entries of {len(self.saturated)} constants saturate"
         yield from (f"{rule} matches nothing" for rule in self.idle_rules)
@@ -326,7 +337,8 @@ def _came(decision: Decision) -> bool:
 #
 # {"format": "qbench-plan", "version": 2, "schema", "canonical", "graph", "profile", "macs", "integer_mac_count",
 #  "requested": {unit: words}, "clips": {node: form}, "floats": {unit: {"reason", "refused"}}, "idle_rules": [rule],
-#  "corrects_biases": true (where the schema wants it), "run_in_float": {unit: reason} (where there are any),
+#  "corrects_biases": true (where the schema wants it), "run_in_float": {unit: reason} and
+#  "quantized_outputs": [value] (where there are any),
 #  "slots": [{"slot": [node, role, index, value],
 #             "kind": "static" | "fixed" | "shared" | "derived" | "given" | "dynamic" | "float",
 #             "qtype", "scale", "zero_point", "axis", "block_size", "narrow_range",
@@ -408,6 +420,7 @@ def _text(plan: Plan, as_json: Callable[[Array], Any], more: Mapping[str, Any]) 
         "floats": {name: {"reason": f.reason, "refused": f.refused} for name, f in plan.floats.items()},
         "idle_rules": list(plan.idle_rules),
         **({"corrects_biases": True} if plan.corrects_biases else {}),
+        **({"quantized_outputs": list(plan.quantized_outputs)} if plan.quantized_outputs else {}),
         **more,
     }
     counts = ({"saturated": plan.saturated[slot]} if slot in plan.saturated else {} for slot in plan.decisions)
@@ -492,6 +505,7 @@ class _PlanText:
     idle_rules: tuple[str, ...]
     corrects_biases: bool = False
     run_in_float: Mapping[str, str] = field(default_factory=dict)
+    quantized_outputs: tuple[str, ...] = ()
     slots: tuple[_SlotText, ...]
 
 
@@ -513,6 +527,7 @@ def _plan(text: _PlanText) -> Plan:
         requested=text.requested,
         corrects_biases=text.corrects_biases,
         run_in_float=text.run_in_float,
+        quantized_outputs=text.quantized_outputs,
     )
 
 

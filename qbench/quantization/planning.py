@@ -1,6 +1,7 @@
 """Planning: a canonical graph, its profile, a schema and a backend's capabilities → a decision for every slot."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import onnx_ir as ir
 
@@ -37,7 +38,7 @@ from qbench.quantization.constant_qparams import (
     plan_constants,
     saturated_entries,
 )
-from qbench.quantization.decision import Decision, Dynamic, KeptFloat, qparams_of, reason_for_float
+from qbench.quantization.decision import Decision, Dynamic, KeptFloat, Static, qparams_of, reason_for_float
 from qbench.quantization.grammar import get_schema
 from qbench.quantization.internal_qparams import Ranges, plan_inner
 from qbench.quantization.plan import Plan
@@ -166,7 +167,7 @@ def make_plan(
     requests = requested_units(canonical, chosen)
     known = ranges or Ranges(profile)
     masked = masked_values(canonical.graph, profile.values)
-    candidates, floats = candidates_of(requests, known, limits, masked)
+    candidates, floats = candidates_of(requests, known, limits, masked, chosen.outputs)
     grids = plan_values(candidates, known, limits, given_values(canonical))
     floats.update({name: Float(reason, refused=True) for name, reason in grids.left_out.items()})
     decisions: dict[Slot, Decision] = {}
@@ -204,6 +205,7 @@ def make_plan(
         requested={unit.name: requested_of(unit, options) for unit, options in requests},
         corrects_biases=chosen.bias_correction,
         run_in_float=run_in_float,
+        quantized_outputs=_quantized_outputs(canonical, candidates, decisions),
         node_macs=macs,
         integer_nodes=frozenset(macs.keys() & (integer | came)),
     )
@@ -249,6 +251,26 @@ def _outputs(candidate: Candidate, grids: ValueGrids) -> dict[Slot, Decision]:
         decision = grids.decisions.get(value.name or "", KeptFloat(reason))
         found[Slot(candidate.unit.name, Role.OUTPUT, index, value.name or "")] = decision
     return found
+
+
+_LEAVES = "quantized where it leaves the graph"
+
+
+def _quantized_outputs(
+    model: ir.Model, candidates: Sequence[Candidate], decisions: dict[Slot, Decision]
+) -> tuple[str, ...]:
+    """The graph outputs that are quantized; the note of their decision is extended by that."""
+    wanted = {value.name or "" for one in candidates if one.quantizes_graph_outputs for value in one.outputs} & {
+        value.name or "" for value in model.graph.outputs
+    }
+    found = []
+    for slot, decision in decisions.items():
+        qparams = qparams_of(decision)
+        if slot.role is Role.OUTPUT and slot.value in wanted and qparams is not None and qparams.qtype.bits <= 16:
+            found.append(slot.value)
+            if isinstance(decision, Static):
+                decisions[slot] = replace(decision, note="; ".join(filter(None, (decision.note, _LEAVES))))
+    return tuple(dict.fromkeys(found))
 
 
 def _input_scale(inputs: Mapping[Slot, Decision]) -> float | None:

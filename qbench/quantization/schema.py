@@ -160,6 +160,14 @@ class SlotOptions:
         return "; ".join(words) or "float"
 
 
+class GraphOutputs(enum.Enum):
+    """What happens to the results of a graph that its rules quantize."""
+
+    FLOAT = "float"  # they leave the graph as they are computed
+    QUANTIZED = "quantized"  # they are quantized, and dequantized again: the graph's type stays
+    AUTO = "auto"  # quantized where the backend would run their operator in float otherwise
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
     """A named list of rules.
@@ -169,6 +177,7 @@ class Schema:
         rules: tried in order.
         canonical: name of the canonical passes before profiling; schemas with the same share profiles.
         bias_correction: move every bias by the mean error that quantization leaves on calibration samples.
+        outputs: what happens to values that leave the graph.
 
     Raises:
         ValueError, InputError: no rules, or no such canonical passes.
@@ -178,6 +187,7 @@ class Schema:
     rules: tuple[Rule, ...]
     canonical: str = "default"
     bias_correction: bool = False
+    outputs: GraphOutputs = GraphOutputs.FLOAT
 
     def __post_init__(self) -> None:
         if not self.rules:

@@ -73,9 +73,10 @@ def results_of(candidate: Candidate) -> tuple[ir.Value, ...]:
 
 
 def values_of(candidate: Candidate) -> Iterable[ir.Value]:
-    """Operands, and those results that something in the graph reads."""
+    """Operands, and those results that something in the graph reads, or that leave it quantized."""
     yield from operands_of(candidate)
-    yield from (value for value in results_of(candidate) if value.uses())
+    leaves = candidate.quantizes_graph_outputs
+    yield from (value for value in results_of(candidate) if value.uses() or (leaves and value.is_graph_output()))
 
 
 def _why_not_between(
@@ -277,7 +278,7 @@ def _grid(group: Group) -> object:
 
 # Claims are added in graph order, values that share qparams are grouped, qparams are chosen for every group. A unit
 # whose claim is impossible is left out with the reason, and the rest is planned again without it. Graph outputs stay
-# float.
+# float unless the schema says otherwise (``GraphOutputs``).
 
 _COARSER = 2.0
 """Values share qparams where that costs none of them more than a bit."""

@@ -153,10 +153,13 @@ class PairWriter:
         self._integers: dict[tuple[str, QParams], ir.Value] = {}
         self._replaced: dict[str, ir.Value] = {}
 
-    def value(self, value: ir.Value, qparams: QParams, clip: ClipForm) -> None:
-        """Put ``value`` on its grid for everything that reads it inside the graph; ``clip`` is of its producer."""
+    def value(self, value: ir.Value, qparams: QParams, clip: ClipForm, *, leaves: bool = False) -> None:
+        """Put ``value`` on its grid for everything that reads it inside the graph; ``clip`` is of its producer.
+
+        ``leaves``: also as a graph output.
+        """
         uses = tuple(value.uses())
-        if not uses:
+        if not uses and not leaves:
             return
         if qparams.qtype.bits > 16:
             write_float_levels(self._nodes, value, qparams)
@@ -183,6 +186,8 @@ class PairWriter:
             quantized = self._clipped_levels(quantized, levels, node_key(clipper) if clipper else stem, clipper)
         for use in uses:
             self._dequantized(quantized, use.node, use.idx, parameters, attributes)
+        if leaves:
+            self._dequantized_output(value, quantized, parameters, attributes)
         if moved is not None:
             self._replaced.update({v.name or "": v for v in moved.inputs[1:] if v is not None})
             self._graph.remove(moved, safe=True)
@@ -292,6 +297,23 @@ class PairWriter:
         set_origin(node, origin_of(consumer))
         self._nodes.before(consumer, index, node)
 
+    def _dequantized_output(
+        self, value: ir.Value, quantized: ir.Value, parameters: tuple[ir.Value, ...], attributes: list[ir.Attr]
+    ) -> None:
+        """Let the graph return the real numbers of ``quantized`` under the name of ``value``, which gets a new one."""
+        name, maker = value.name or "", quantized.producer()
+        wanted = f"{quantized.name}_for_output"
+        node = self._nodes.made("DequantizeLinear", [quantized, *parameters], attributes, wanted, ir.DataType.FLOAT)
+        output = node.outputs[0]
+        output.shape = value.shape
+        self._nodes.behind(maker, node)
+        outputs = self._graph.outputs
+        for index, one in enumerate(outputs):
+            if one is value:
+                outputs[index] = output
+        self._nodes.name_output(value, f"{name}_computed")
+        output.name = name
+
     def _written_parameters(self, name: str, qparams: QParams, dtype: ir.DataType) -> tuple[ir.Value, ir.Value]:
         key = (name, qparams, dtype)
         if key not in self._parameters:
@@ -319,8 +341,9 @@ def _attributes(qparams: QParams) -> list[ir.Attr]:
 #     integer constant ──DQ(s, z)── consumer
 #
 # Graph inputs and outputs keep their names and float types; a value that is a graph output leaves the graph
-# unquantized. A Relu or Clip before a Q is absorbed, or moves behind it, as the plan says (``clips``). The convention,
-# with what becomes of grids that ONNX has no type for, is in ``graph.qdq``.
+# unquantized, unless the plan names it (``quantized_outputs``): then behind Q and DQ. A Relu or Clip before a Q is
+# absorbed, or moves behind it, as the plan says (``clips``). The convention, with what becomes of grids that ONNX has
+# no type for, is in ``graph.qdq``.
 
 MARK = "qbench.plan"
 """Metadata key of a model that a plan was written into: the plan's schema and digest."""
@@ -370,7 +393,7 @@ def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:
     for name, qparams in plan.values.items():
         maker = values[name].producer()
         clip = ClipForm.FLOAT if maker is None else plan.clips.get(node_key(maker), ClipForm.FLOAT)
-        writer.value(values[name], qparams, clip)
+        writer.value(values[name], qparams, clip, leaves=name in plan.quantized_outputs)
     for (name, qtype), readers in _dynamic(plan).items():
         writer.dynamic(values[name], qtype, readers)
     writer.drop_unused()

@@ -1,5 +1,8 @@
 """A share in integers that engines keep: what their optimized graphs multiply, beside what the plan says."""
 
+from dataclasses import replace
+
+import numpy as np
 import onnxruntime
 import pytest
 from quantization_subjects import conv_relu, feeds_of, model_of, weights
@@ -7,7 +10,7 @@ from quantization_subjects import conv_relu, feeds_of, model_of, weights
 from qbench.backends import get_backend
 from qbench.calibration import calibrate
 from qbench.graph import load_model, model_bytes
-from qbench.quantization import make_plan, quantize_model
+from qbench.quantization import GraphOutputs, get_schema, load_plan, make_plan, quantize_model, save_plan
 
 
 def network():
@@ -69,3 +72,39 @@ def test_what_came_is_not_as_asked() -> None:
     text = "\n".join(again.lines())
     assert "as asked" not in text
     assert "as it came" in text
+
+
+@pytest.mark.parametrize(("outputs", "executed"), [("float", "float32"), ("auto", "uint8"), ("quantized", "uint8")])
+def test_a_graph_output_is_quantized_where_the_schema_says_so(outputs, executed, tmp_path):
+    model = model_of("float[N,3,6,6] x", "float[N,4,4,4] y", "y = Conv(x, w)", w=weights(0, 4, 3, 3, 3))
+    feeds, backend = feeds_of(model), get_backend("ort-cpu")
+    schema = replace(get_schema("w8a8_asym_pc"), outputs=GraphOutputs(outputs))
+    plan = make_plan(model, calibrate(model, [feeds]), schema, capabilities=backend.capabilities)
+    assert plan.quantized_outputs == (() if outputs == "float" else ("y",))
+    assert ("quantized where it leaves the graph" in "\n".join(plan.lines())) == (outputs != "float")
+    save_plan(plan, tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json").quantized_outputs == plan.quantized_outputs
+    quantized = quantize_model(model, plan)
+    assert [value.name for value in quantized.graph.outputs] == ["y"]
+    results = {}
+    for name in ("ort-cpu", "ort-cpu-noopt", "integer-ort-x64", "ort-cpu-qoperator"):
+        with get_backend(name).prepare(quantized) as executor:
+            results[name] = executor.run(feeds)["y"]
+            if name == "ort-cpu":
+                assert [one.precision for key, one in executor.executed().items() if key in plan.node_macs] == [
+                    executed
+                ]
+    assert len(np.unique(results["ort-cpu"])) <= 256 or outputs == "float"
+    step = 0.0 if outputs == "float" else float(plan.values["y"].scale)
+    for one in results.values():
+        np.testing.assert_allclose(one, results["ort-cpu"], atol=step * 1.01 + 1e-4)
+
+
+def test_auto_leaves_results_in_float_where_the_engine_multiplies_integers_all_the_same():
+    model = network()
+    feeds = feeds_of(model)
+    auto = replace(get_schema("w8a8_asym_pc"), outputs=GraphOutputs.AUTO)
+    backend = get_backend("ort-cpu").capabilities
+    profile = calibrate(model, [feeds])
+    plain = make_plan(model, profile, "w8a8_asym_pc", capabilities=backend)
+    assert make_plan(model, profile, auto, capabilities=backend) == plain
