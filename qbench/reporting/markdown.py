@@ -63,7 +63,11 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
     if report.run is None:
         yield from _notices(report)
         return
-    facts = [report.run.started, f"commit {report.run.commit}" if report.run.commit else "", report.run.processor]
+    facts = [
+        report.run.started,
+        f"{report.run.release_of or 'commit'} {report.run.commit}" if report.run.commit else "",
+        report.run.processor,
+    ]
     yield escaped(" · ".join(filter(None, facts)))
     yield "  ".join(
         f"{symbol} {count} {escaped(name)}" for symbol, name, count in tally_lines(report.cells, report.tallies)
