@@ -7,6 +7,7 @@ litert-xnnpack      the XNNPACK delegate, which LiteRT applies itself      count
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -45,7 +46,7 @@ class LitertBackend:
         default_factory=lambda: Capabilities(
             forms=frozenset({Form.FLOAT, Form.QDQ, Form.QOPERATOR}),
             weight_qtypes=frozenset({"int4", "int8"}),
-            integer_products=frozenset({("int8", "int8"), ("uint8", "int8")}),
+            integer_products=frozenset(product(("int8", "uint8"), ("int4", "int8"))),
         )
     )
     packages: tuple[str, ...] = ("ai-edge-litert",)

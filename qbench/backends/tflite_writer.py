@@ -40,10 +40,12 @@ from qbench.backends.tflite_file import (
 from qbench.errors import InputError
 from qbench.graph import (
     INTEGER_FORMS,
+    Form,
     constant_value,
     declared_dims,
     float_attribute,
     float_name,
+    form_of,
     grid_of,
     input_at,
     int_attribute,
@@ -52,7 +54,7 @@ from qbench.graph import (
     word_attribute,
 )
 from qbench.numerics import dequantize
-from qbench.passes import lower_to_integers
+from qbench.passes import canonicalize, lower_to_integers
 
 _SAME, _VALID = 0, 1
 _PER_CHANNEL_DENSE = 12
@@ -75,6 +77,8 @@ def write_tflite(
         UnsupportedError: TFLite has no operator for a node, or none that gives the same numbers.
         UnavailableError: flatbuffers or the schema is not installed.
     """
+    if form_of(model) is Form.FLOAT:
+        model = canonicalize(model)  # TFLite has no BatchNormalization: converters fold it
     lowered = lower_to_integers(model)
     computed = (value for node in lowered.graph for value in node.outputs)
     names = {value.name or "" for value in (*lowered.graph.inputs, *computed)}

@@ -8,7 +8,9 @@ from onnx import TensorProto, helper
 
 from qbench.backends import executed_by, get_backend, write_tflite
 from qbench.calibration import calibrate
+from qbench.cli import main
 from qbench.errors import UnsupportedError
+from qbench.graph import save_model
 from qbench.passes import lower_to_integers
 from qbench.quantization import make_plan, quantize_model
 from qbench.storage import Cache
@@ -59,7 +61,7 @@ def test_every_operator_of_the_suite(kernels) -> None:
 
 
 @pytest.mark.parametrize("kernels", list(Kernels))
-@pytest.mark.parametrize("schema", ["w8a8_asym_pc", "w8a8_sym_pt"])
+@pytest.mark.parametrize("schema", ["w8a8_asym_pc", "w8a8_sym_pt", "w4a8_sym_pc"])
 def test_a_whole_network(kernels, schema) -> None:
     model, feeds = quantized_digits(schema)
     taps = integers_of(model)
@@ -76,6 +78,25 @@ def test_a_whole_network(kernels, schema) -> None:
     np.testing.assert_allclose(theirs["logits"], ours["logits"], rtol=0, atol=1e-4)
     assert executed["conv1"].precision == executed["dense1"].precision == "int8"
     assert executed["dense2"].precision == "float32"
+
+
+def test_a_float_network_with_its_normalizations() -> None:
+    subject = get_model("digits_cnn")
+    samples = prepare_samples(get_dataset("digits_test").take(8), subject.preprocess, Cache.default())
+    (feeds,) = samples.batches(8)
+    found = {}
+    for name in ("litert-reference", "litert-xnnpack", "ort-cpu-noopt"):
+        with get_backend(name).prepare(subject.graphs["model"]()) as executor:
+            found[name] = executor.run(dict(feeds))["logits"]
+    for name in ("litert-reference", "litert-xnnpack"):
+        np.testing.assert_allclose(found[name], found["ort-cpu-noopt"], rtol=0, atol=1e-4)
+
+
+def test_a_model_is_exported_as_the_file_that_the_backends_run(tmp_path) -> None:
+    model, _ = quantized_digits("w8a8_asym_pc")
+    save_model(model, tmp_path / "m.onnx")
+    assert main(["export", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.tflite")]) == 0
+    assert (tmp_path / "m.tflite").read_bytes() == write_tflite(model).data
 
 
 def test_the_file_holds_the_models_own_numbers() -> None:
