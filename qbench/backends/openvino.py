@@ -25,7 +25,7 @@ from qbench.backends.protocol import (
 )
 from qbench.errors import InputError, QbenchError, UnsupportedError, require_count
 from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, node_key, save_model
-from qbench.host import package_versions
+from qbench.host import package_versions, processor_class
 
 # The settings of a compiled model. OpenVINO chooses some of them by the processor, and they change numbers: on a
 # processor with bf16 instructions its default computes what is float in bf16. So they are fixed here, and a backend of
@@ -70,8 +70,8 @@ class OpenvinoBackend:
 
     @property
     def arithmetic(self) -> str | None:
-        """Not known."""
-        return None
+        """That of its integer kernels on x64 with AVX-512 and VNNI; None: those of other processors are not known."""
+        return "openvino-vnni" if processor_class() == "x64-avx512-vnni" else None
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
         """A compiled model.

@@ -111,7 +111,7 @@ def looked_up_pair(left, right, table, lows, out):  # type: ignore[no-untyped-de
 
 HALF_EVEN, HALF_AWAY, HALF_UP, TRUNCATE, FLOOR = range(5)
 """In the order of ``Rounding``."""
-BARE, ADDED, FUSED, SCALED = range(4)
+BARE, ADDED, FUSED, SCALED, RANGED = range(5)
 """In the order of ``FloatOrder``."""
 
 
@@ -177,7 +177,11 @@ def float_levels(order: int, rounding: int):  # type: ignore[no-untyped-def]  # 
                     value = _multiply_add(real[j], first[j], value)  # type: ignore[call-arg]
                 if order == SCALED:
                     value = value * first[j] * second[j] + real[j]
-                value = value * multiplier[j] + before
+                if order == RANGED:
+                    value = value * first[j] + real[j]
+                    value = _multiply_add(value, multiplier[j], second[j])  # type: ignore[call-arg]
+                else:
+                    value = value * multiplier[j] + before
                 value = low if value < low else value
                 value = high if value > high else value
                 out[i, j] = np.int32(_rounded(value, rounding)) + behind

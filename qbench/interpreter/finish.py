@@ -14,6 +14,7 @@ from qbench.numerics import (
     FloatOrder,
     MultiplierForm,
     QParams,
+    Ranges,
     Rounding,
     Scales,
     Scaling,
@@ -48,6 +49,7 @@ class Epilogue:
         limits: codes to clamp to.
         columns: N.
         largest: what no exact sum exceeds in magnitude, bias left out.
+        ranges: what a multiplier of the form RANGE is computed from besides; None: from these scales and codes.
     """
 
     scales: Scales
@@ -56,6 +58,12 @@ class Epilogue:
     limits: tuple[int, int]
     columns: int
     largest: int
+    ranges: Ranges | None = None
+
+    @property
+    def ends(self) -> Ranges:
+        """What a multiplier of the form RANGE is computed from besides."""
+        return self.ranges or Ranges(float(np.asarray(self.scales[0])), self.output.qtype.qmin, self.output.qtype.qmax)
 
     @property
     def reach(self) -> int:
@@ -95,6 +103,8 @@ class Ends:
         """clamp(clamp(v, ±inner) + z, low, high) = clamp(v, both) + z, each inner end clamped to the outer ones."""
         zero = int(epilogue.output.zero_point)
         before = zero if scaling.zero_point is ZeroPoint.BEFORE else 0
+        if scaling.form is MultiplierForm.RANGE:  # its offset is part of the steps, and counts from the lowest code
+            before, zero = 0, epilogue.output.qtype.qmin
         low, high = (end - (zero - before) for end in epilogue.limits)
         if scaling.inner_bits:
             half = 1 << (scaling.inner_bits - 1)
@@ -140,7 +150,7 @@ def in_one_pass(epilogue: Epilogue, scaling: Scaling, stepwise: Finish) -> Finis
 
 def _pass(epilogue: Epilogue, scaling: Scaling) -> Pass | None:
     match scaling.form:
-        case MultiplierForm.FLOAT32 | MultiplierForm.FLOAT64 | MultiplierForm.CHAIN:
+        case MultiplierForm.FLOAT32 | MultiplierForm.FLOAT64 | MultiplierForm.CHAIN | MultiplierForm.RANGE:
             return _by_floats(epilogue, scaling)
         case MultiplierForm.EXACT:
             return _by_rationals(epilogue, scaling) if scaling.stages[-1].rounding in _HALVES else None
@@ -153,7 +163,8 @@ def _pass(epilogue: Epilogue, scaling: Scaling) -> Pass | None:
 def _by_floats(epilogue: Epilogue, scaling: Scaling) -> Pass:
     from qbench.interpreter.compiled import float_levels
 
-    steps = float_steps(epilogue.scales, scaling, epilogue.bias if scaling.real_bias else None)
+    zero = int(epilogue.output.zero_point)
+    steps = float_steps(epilogue.scales, scaling, epilogue.bias if scaling.real_bias else None, epilogue.ends, zero)
     dtype, ends = steps.multiplier.dtype, Ends.of(epilogue, scaling)
     numbers = (epilogue.each(part, dtype) for part in (steps.bias, steps.first, steps.second, steps.multiplier))
     given = (epilogue.bias_of(scaling), *numbers, dtype.type(ends.before), ends.as_array(dtype))
@@ -252,7 +263,7 @@ def finish(epilogue: Epilogue, arithmetic: Arithmetic, counters: Counters, *, co
 
 def _stepwise(epilogue: Epilogue, arithmetic: Arithmetic, counters: Counters) -> Finish:
     real = epilogue.bias if arithmetic.scaling.real_bias else None
-    scale = scaler(epilogue.scales, arithmetic.scaling, int(epilogue.output.zero_point), real)
+    scale = scaler(epilogue.scales, arithmetic.scaling, int(epilogue.output.zero_point), real, epilogue.ends)
     bias = epilogue.bias if real is None else None
     (low, high), dtype = epilogue.limits, epilogue.output.qtype.storage_dtype
 

@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     from qbench.numerics.functions import rational_tanh as rational_tanh
     from qbench.numerics.functions import softmax_of_levels as softmax_of_levels
     from qbench.numerics.multiplier import FloatOrder as FloatOrder
+    from qbench.numerics.multiplier import Ranges as Ranges
     from qbench.numerics.multiplier import Scales as Scales
     from qbench.numerics.multiplier import exact_multipliers as exact_multipliers
     from qbench.numerics.multiplier import float_steps as float_steps
+    from qbench.numerics.multiplier import range_factors as range_factors
     from qbench.numerics.multiplier import real_multiplier as real_multiplier
     from qbench.numerics.multiplier import shift_steps as shift_steps
     from qbench.numerics.multiplier import short_multiplier as short_multiplier

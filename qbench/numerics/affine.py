@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from qbench.errors import InputError, unknown_name
 from qbench.numerics.arithmetic import Arithmetic, Dequantizing, NotANumber, ZeroPoint, arithmetic_for
+from qbench.numerics.multiplier import range_factors
 from qbench.numerics.qparams import Floats, QParams
 from qbench.numerics.qtype import QType, qtype_of
 from qbench.numerics.rounding import fused_multiply_add, round_reals
@@ -120,6 +121,8 @@ def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | 
 def _quantized_by(real: FloatArray, qparams: QParams, arithmetic: Arithmetic) -> npt.NDArray[Any]:
     """In float32: x / s or x · (1 / s), the zero point before or behind the rounding."""
     rule, (low, high) = arithmetic.quantizing, arithmetic.limits(qparams)
+    if rule.ranged:
+        return _ranged(real, qparams, arithmetic)
     scale, point = qparams.expanded(real.shape)
     with np.errstate(over="ignore", invalid="ignore"):
         ratio = np.divide(real, scale, dtype=np.float32)
@@ -136,6 +139,21 @@ def _quantized_by(real: FloatArray, qparams: QParams, arithmetic: Arithmetic) ->
             levels = levels + point
         if rule.nan is NotANumber.HIGHEST:
             levels = np.fmax(np.fmin(levels, float(high)), float(low))
+        levels = np.fmin(np.fmax(levels, float(low)), float(high))
+    return np.asarray(levels.astype(qparams.qtype.storage_dtype))
+
+
+def _ranged(real: FloatArray, qparams: QParams, arithmetic: Arithmetic) -> npt.NDArray[Any]:
+    """By factor and offset of a RANGE, in one fused step."""
+    low, high = arithmetic.limits(qparams)
+    factor, offset = range_factors(qparams)
+    if qparams.axis is not None:
+        shape = [1] * real.ndim
+        shape[qparams.axis] = -1
+        factor, offset = factor.reshape(shape), offset.reshape(shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        reals = fused_multiply_add(real, factor, offset)
+        levels = round_reals(reals.astype(np.float64), arithmetic.quantizing.rounding) + qparams.qtype.qmin
         levels = np.fmin(np.fmax(levels, float(low)), float(high))
     return np.asarray(levels.astype(qparams.qtype.storage_dtype))
 

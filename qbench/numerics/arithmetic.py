@@ -28,7 +28,8 @@ class MultiplierForm(enum.Enum):
     EXACT: M itself, a rational. FLOAT32, FLOAT64: a float, multiplied in floats. FIXED: M = m · 2⁻ⁿ with
     2^(bits−1) ≤ m < 2^bits. FRACTION: M = m · 2⁻ᵇⁱᵗˢ, the same shift for every M, m ≥ 1 and below 2³¹. SHORT: Glow's
     eight or nine bits between two shifts. POWER: a power of two. CHAIN: nothing: float32 sums are multiplied by s_x, by
-    s_w and by 1 / s_y, one after the other.
+    s_w and by 1 / s_y, one after the other. RANGE: nothing either: a factor and an offset are computed from the real
+    numbers at both ends of the output's codes, in float32, and joined to the sums by one fused step.
     """
 
     EXACT = "exact"
@@ -39,6 +40,7 @@ class MultiplierForm(enum.Enum):
     SHORT = "short"
     POWER = "power"
     CHAIN = "chain"
+    RANGE = "range"
 
 
 class Precision(enum.Enum):
@@ -128,8 +130,10 @@ class Scaling:
             raise ValueError("a rational multiplier is taken from the scales as they are: its precision is double")
         if self.inverted is not Inverted.NONE and self.form is not MultiplierForm.CHAIN:
             raise ValueError("'inverted' is of chains of scales")
-        if self.real_bias and self.form not in (MultiplierForm.FLOAT32, MultiplierForm.CHAIN):
-            raise ValueError("a bias that stays a float32 number joins float32 sums: the form is float32 or chain")
+        if self.real_bias and self.form not in (MultiplierForm.FLOAT32, MultiplierForm.CHAIN, MultiplierForm.RANGE):
+            raise ValueError("a bias that stays a float32 number joins float32 sums: form is float32, chain or range")
+        if self.form is MultiplierForm.RANGE and not self.real_bias:
+            raise ValueError("the form 'range' adds a bias as a real number: 'real_bias' is true")
         if self.product_bits and self.form is not MultiplierForm.SHORT:
             raise ValueError("'product_bits' is of short multipliers")
         self._check_widths()
@@ -292,12 +296,14 @@ class Quantizing:
     """From floats to levels: x / s or x · (1 / s) in float32, the tie rule, the zero point before or after it; NaN.
 
     Before it, and with one scale, x · (1 / s) + z is one fused step (PyTorch's quantize_per_tensor; per channel two).
+    ``ranged``: one fused step by factor and offset of the form RANGE instead of all this but ``rounding``.
     """
 
     rounding: Rounding = Rounding.HALF_EVEN
     reciprocal: bool = False
     zero_point: ZeroPoint = ZeroPoint.AFTER
     nan: NotANumber = NotANumber.LOWEST
+    ranged: bool = False
 
 
 class Dequantizing(enum.Enum):

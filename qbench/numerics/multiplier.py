@@ -20,6 +20,8 @@ from qbench.numerics.arithmetic import (
     ZeroPoint,
     in_bits,
 )
+from qbench.numerics.qparams import QParams
+from qbench.numerics.qtype import QType
 from qbench.numerics.rounding import Ints, Reals, Rounding, fused_multiply_add, shift_right
 
 # The real multiplier M = s_x · s_w / s_y in the forms in which arithmetics hold it.
@@ -277,6 +279,10 @@ def short_steps(scales: Scales, scaling: Scaling) -> ShortSteps:
 #
 #     FLOAT32, FLOAT64    v = f(acc) · f(M)
 #     CHAIN               v = ((f32(acc) · s_x · s_w) + b) · f32(1 / s_y), rounded to float32 after every step
+#     RANGE               v = fma(f32(acc) · f32(s_x · s_w) + b, F, G), F = L / (h − l), G = −l · L / (h − l), where
+#                         l and h are the real numbers of the lowest and the highest code, and L is their distance in
+#                         codes; v counts from the lowest code. Without a bias l and h are divided by s_x · s_w instead
+#                         of multiplying the sums. (OpenVINO: FakeQuantize behind a product.)
 #
 # A bias that stays a real number b = f32(B · s), s = f32(s_x · s_w), joins a FLOAT32 arithmetic's sums before the
 # product: as f32(acc) + f32(b / s) where scales are per channel, and by one fused step, f32(acc + b · f32(1 / s)),
@@ -290,13 +296,37 @@ _ONE = np.float32(1)
 class FloatOrder(enum.Enum):
     """What is done to a sum f(acc) before it is multiplied for the last time.
 
-    BARE: nothing. ADDED: + bias. FUSED: fma(bias, first, f(acc)). SCALED: · first · second + bias.
+    BARE: nothing. ADDED: + bias. FUSED: fma(bias, first, f(acc)). SCALED: · first · second + bias. RANGED: · first +
+    bias; the last product is fma(…, multiplier, second).
     """
 
     BARE = "bare"
     ADDED = "added"
     FUSED = "fused"
     SCALED = "scaled"
+    RANGED = "ranged"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """What a RANGE is computed from besides the scales and the zero point of the output.
+
+    Args:
+        input_scale: of the data; of signed codes the float32 distance of both ends, divided by their number. low, high:
+            ends of the output's codes.
+    """
+
+    input_scale: float
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, x: QParams, y: QType) -> "Ranges":
+        """Those of a product of data on ``x``, with codes of ``y``."""
+        if not x.qtype.signed:
+            return cls(float(x.scale), y.qmin, y.qmax)
+        low, high = (np.float32(x.scale) * np.float32(end - int(x.zero_point)) for end in (x.qtype.qmin, x.qtype.qmax))
+        return cls(float(np.float32(high - low) / np.float32(x.qtype.qmax - x.qtype.qmin)), y.qmin, y.qmax)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -327,6 +357,9 @@ class FloatSteps:
             case FloatOrder.SCALED:
                 values = np.multiply(values, self.first, dtype=dtype)
                 values = np.multiply(values, self.second, dtype=dtype) + self.bias
+            case FloatOrder.RANGED:
+                values = np.multiply(values, self.first, dtype=dtype) + self.bias
+                return fused_multiply_add(values, self.multiplier, self.second)
         return np.asarray(np.multiply(values, self.multiplier, dtype=dtype))
 
 
@@ -350,16 +383,22 @@ def real_levels(
     return lambda sums: _with_offset(steps.reals(sums), zero_point)
 
 
-def float_steps(scales: Scales, scaling: Scaling, bias: Ints | None) -> FloatSteps:
-    """The steps of ``scaling``; arguments as of ``real_levels``.
+def float_steps(
+    scales: Scales, scaling: Scaling, bias: Ints | None, ranges: Ranges | None = None, zero_point: int = 0
+) -> FloatSteps:
+    """The steps of ``scaling``; arguments as of ``real_levels``, and ``ranges`` and the output's zero point of RANGE.
 
     Raises:
         InputError: a multiplier, a reciprocal or a bias beyond its float's largest number.
     """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        steps = (
-            _chain(scales, scaling, bias) if scaling.form is MultiplierForm.CHAIN else _product(scales, scaling, bias)
-        )
+        match scaling.form:
+            case MultiplierForm.CHAIN:
+                steps = _chain(scales, scaling, bias)
+            case MultiplierForm.RANGE:
+                steps = _range(scales, bias, ranges or Ranges(float(np.asarray(scales[0])), 0, 255), zero_point)
+            case _:
+                steps = _product(scales, scaling, bias)
     if not all(np.isfinite(part).all() for part in (steps.multiplier, steps.bias, steps.first, steps.second)):
         raise InputError(
             "Bringing scales to the floats by which the arithmetic multiplies",
@@ -392,6 +431,40 @@ def _chain(scales: Scales, scaling: Scaling, bias: Ints | None) -> FloatSteps:
     x = x if scaling.inverted is Inverted.NONE else _twice_inverted(x)
     w = _twice_inverted(w) if scaling.inverted is Inverted.BOTH else w
     return FloatSteps(FloatOrder.SCALED, np.divide(_ONE, y, dtype=np.float32), real, x, w)
+
+
+_DRIFT = np.float32(5e-5)
+"""Offsets of channels that differ by less are that of the first."""
+_NEGLIGIBLE = 1e-5
+"""An offset below this share of all codes is none."""
+
+
+def _range(scales: Scales, bias: Ints | None, ranges: Ranges, zero_point: int) -> FloatSteps:
+    y, span = np.asarray(scales[2], np.float32), np.float32(ranges.high - ranges.low)
+    low, high = (np.asarray(y * np.float32(end - zero_point), np.float32) for end in (ranges.low, ranges.high))
+    first = _scale((ranges.input_scale, scales[1], 1.0))
+    if bias is None or not np.any(bias):
+        low, high = (np.divide(end, first, dtype=np.float32) for end in (low, high))
+        first, real = np.ones((), np.float32), np.zeros((), np.float32)
+    else:
+        real = _real_bias(bias, _scale(scales))
+    multiplier, offset = _between(low, high, span)
+    if (np.abs(offset - offset.flat[0]) < _DRIFT).all():
+        offset = np.asarray(offset.flat[0] if abs(offset.flat[0]) >= span * _NEGLIGIBLE else 0, np.float32)
+    return FloatSteps(FloatOrder.RANGED, multiplier, real, first, offset)
+
+
+def range_factors(qparams: QParams) -> tuple[Single, Single]:
+    """Factor and offset of a RANGE that quantizes real numbers by ``qparams``, codes counted from the lowest."""
+    qtype, scale = qparams.qtype, np.asarray(qparams.scale, np.float32)
+    points = np.asarray(qparams.zero_point, np.int64)
+    low, high = (np.asarray(scale * (end - points).astype(np.float32)) for end in (qtype.qmin, qtype.qmax))
+    return _between(low, high, np.float32(qtype.qmax - qtype.qmin))
+
+
+def _between(low: Single, high: Single, span: np.float32) -> tuple[Single, Single]:
+    width = np.asarray(high - low, np.float32)
+    return np.asarray(span / width, np.float32), np.asarray(-low * span / width, np.float32)
 
 
 def _scale(scales: Scales) -> Single:

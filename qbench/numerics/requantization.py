@@ -25,8 +25,10 @@ from qbench.numerics.arithmetic import (
 )
 from qbench.numerics.multiplier import (
     Fixed,
+    Ranges,
     Scales,
     exact_multipliers,
+    float_steps,
     real_levels,
     real_multiplier,
     shift_steps,
@@ -250,11 +252,18 @@ def requantize(
     real = added if arithmetic.scaling.real_bias else None
     if added is not None and real is None:
         sums = sums + added
-    levels = scaler(along, arithmetic.scaling, offset, real)(held(np.atleast_1d(sums), arithmetic.accumulator))
+    ranges = Ranges(x, qtype.qmin, qtype.qmax)
+    levels = scaler(along, arithmetic.scaling, offset, real, ranges)(held(np.atleast_1d(sums), arithmetic.accumulator))
     return np.clip(levels, low, high).astype(qtype.storage_dtype).reshape(shape)
 
 
-def scaler(scales: Scales, scaling: Scaling, zero_point: int = 0, real_bias: Ints | None = None) -> Scaler:
+def scaler(
+    scales: Scales,
+    scaling: Scaling,
+    zero_point: int = 0,
+    real_bias: Ints | None = None,
+    ranges: Ranges | None = None,
+) -> Scaler:
     """What multiplies accumulators by M, rounds and adds ``zero_point``.
 
     Args:
@@ -262,6 +271,7 @@ def scaler(scales: Scales, scaling: Scaling, zero_point: int = 0, real_bias: Int
         scaling: how.
         zero_point: of the output.
         real_bias: integers at s_x · s_w, for a scaling whose bias stays a real number; broadcast too.
+        ranges: of a RANGE; None: those of unsigned codes of 8 bits.
 
     Raises:
         InputError: a multiplier that this scaling cannot hold.
@@ -274,6 +284,10 @@ def scaler(scales: Scales, scaling: Scaling, zero_point: int = 0, real_bias: Int
             return _in_rationals(scales, scaling, zero_point)
         case MultiplierForm.FLOAT32 | MultiplierForm.FLOAT64 | MultiplierForm.CHAIN:
             return _in_floats(scales, scaling, zero_point, real_bias)
+        case MultiplierForm.RANGE:
+            steps = float_steps(scales, scaling, real_bias, ranges, zero_point)
+            low, rounding = 0 if ranges is None else ranges.low, scaling.stages[-1].rounding
+            return lambda sums: _inner(whole_levels(steps.reals(sums), rounding), scaling) + low
         case MultiplierForm.SHORT:
             rounded = short_steps(scales, scaling).levels
         case MultiplierForm.FIXED | MultiplierForm.FRACTION | MultiplierForm.POWER:
@@ -351,7 +365,7 @@ def _round_fraction(value: Fraction, rounding: Rounding) -> int:
 # multipliers dequantize and quantize; those of integer multipliers, and the exact one, treat q − z_x as an accumulator.
 
 Levels = npt.NDArray[Any]
-_FLOATS = (MultiplierForm.FLOAT32, MultiplierForm.FLOAT64, MultiplierForm.CHAIN)
+_FLOATS = (MultiplierForm.FLOAT32, MultiplierForm.FLOAT64, MultiplierForm.CHAIN, MultiplierForm.RANGE)
 
 
 def rescale_quantized(q: npt.ArrayLike, x: QParams, y: QParams, arithmetic: Arithmetic | str) -> Levels:

@@ -21,6 +21,12 @@ def torch() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def openvino() -> ModuleType:
+    """OpenVINO."""
+    return engine("openvino")
+
+
+@pytest.fixture(scope="session")
 def tokenizers() -> ModuleType:
     """The library of word pieces."""
     return engine("tokenizers")

@@ -10,7 +10,7 @@ from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array, BatchError
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.kernel import KernelContext, KernelFunction
-from qbench.numerics import Arithmetic, NotANumber, QParams, Rounding, ZeroPoint, dequantize, quantize
+from qbench.numerics import Arithmetic, NotANumber, QParams, Rounding, ZeroPoint, dequantize, quantize, range_factors
 
 # Reals to codes of one set of qparams, made once: in one compiled pass where it is per tensor and of up to 16
 # bits.
@@ -33,16 +33,19 @@ def quantizer(qparams: QParams, arithmetic: Arithmetic, *, compiled: bool) -> Qu
     from qbench.interpreter.compiled import quantized_codes
 
     rule, scale, zero = arithmetic.quantizing, np.float32(qparams.scale), int(qparams.zero_point)
-    before = zero if rule.zero_point is ZeroPoint.BEFORE else 0
-    ends = np.array([zero - before, *(end - (zero - before) for end in arithmetic.limits(qparams))], np.float32)
+    offset = zero if rule.zero_point is ZeroPoint.BEFORE else 0
+    before, behind = np.float32(offset), zero - offset
+    with np.errstate(over="ignore"):
+        factor = np.divide(np.float32(1), scale) if rule.reciprocal else scale
+    if rule.ranged:
+        (factor, before), behind = map(np.float32, range_factors(qparams)), qparams.qtype.qmin
+    ends = np.array([behind, *(end - behind for end in arithmetic.limits(qparams))], np.float32)
     run = quantized_codes(
         _ROUNDINGS.index(rule.rounding),
         inverse=rule.reciprocal,
-        fused=rule.reciprocal and rule.zero_point is ZeroPoint.BEFORE,
+        fused=rule.ranged or (rule.reciprocal and rule.zero_point is ZeroPoint.BEFORE),
         highest=rule.nan is NotANumber.HIGHEST,
     )
-    with np.errstate(over="ignore"):
-        factor = np.divide(np.float32(1), scale) if rule.reciprocal else scale
     dtype = qparams.qtype.storage_dtype
     bits = np.dtype(f"u{dtype.itemsize}")
 
@@ -52,7 +55,7 @@ def quantizer(qparams: QParams, arithmetic: Arithmetic, *, compiled: bool) -> Qu
             x = np.ascontiguousarray(x)
             flat = x.reshape(-1)
         found = np.empty_like(x, dtype)
-        run(flat, factor, np.float32(before), ends, found.ravel(order="K").view(bits))
+        run(flat, factor, before, ends, found.ravel(order="K").view(bits))
         return found
 
     return codes

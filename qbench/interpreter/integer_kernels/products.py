@@ -14,7 +14,7 @@ from qbench.interpreter.arrays import Array, BatchError
 from qbench.interpreter.finish import Epilogue, Finish, finish
 from qbench.interpreter.gemm import Operands
 from qbench.interpreter.kernel import KernelContext, KernelFunction
-from qbench.numerics import QParams, SumShape, held
+from qbench.numerics import MultiplierForm, QParams, Ranges, SumShape, held
 
 # What every product of integers does around its sums: its bias, how large they can be, a register of int32, codes.
 #
@@ -104,6 +104,7 @@ def finishing(
         limits=making.arithmetic.limits(y),
         columns=columns,
         largest=largest,
+        ranges=Ranges.of(x, y.qtype),
     )
     return finish(epilogue, making.arithmetic, making.counters, compiled=making.means.compiled)
 
@@ -200,11 +201,14 @@ def _finished(
 def _as_reals(making: KernelContext, x: QParams, bias: Array | None, largest: int) -> Finish:
     """f32(acc + bias) · f32(s_x · s_w): sums that leave the integers here, out of the arithmetic's register.
 
-    A bias that an arithmetic adds as reals is added behind the register.
+    A bias that an arithmetic adds as reals is added behind the register; by RANGE behind the scale.
     """
     scale = np.asarray(x.scale * making.scales(4).reshape(-1).astype(np.float32), np.float32)
     register, added = making.arithmetic.accumulator, np.int32(0) if bias is None else bias
     most = largest + int(np.abs(added.astype(np.int64)).max(initial=0))
+    if making.arithmetic.scaling.form is MultiplierForm.RANGE:
+        real = np.asarray(added * scale, np.float32)
+        return lambda sums: np.asarray(held(sums.astype(np.int64), register).astype(np.float32) * scale + real)
     if most < 1 << (min(register.bits, 32) - 1):
         return lambda sums: (sums + added).astype(np.float32) * scale
     inside, behind = (0, added) if making.arithmetic.scaling.real_bias else (added, 0)
