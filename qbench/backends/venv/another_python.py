@@ -29,7 +29,7 @@ from qbench.backends.protocol import (
 from qbench.backends.venv.client import EngineError, Worker
 from qbench.backends.venv.creator import EnvironmentMaker, plain_requirement
 from qbench.errors import InputError, NotFetchedError, QbenchError, UnavailableError, UnsupportedError, require_count
-from qbench.graph import Capabilities, own_copy
+from qbench.graph import Capabilities, declared_dims, own_copy
 from qbench.host import package_versions
 from qbench.storage import read_toml, value_from_table
 
@@ -517,7 +517,8 @@ class ProviderBackend:
         options: of the provider.
         device: the kind of device: ``cpu``, ``gpu`` or ``npu``; empty: the first that it offers.
         fallback: whether the CPU provider runs the nodes that it declines.
-        batch: the batch size of its graphs, for a provider that needs one; None: as the graph declares it.
+        batch: the batch size of its graphs, for a provider that needs fixed shapes; None: as the graph declares it.
+            Other free sizes that the model declares (``declare_dims``) are fixed with it.
         packages: the distributions whose versions may change its numbers.
     """
 
@@ -628,23 +629,21 @@ class ProviderBackend:
 
 
 def with_batch(model: ir.Model, size: int) -> ir.Model:
-    """``model`` itself, or a copy in which the free batch size is ``size``: every dimension of that name."""
+    """``model`` itself, or a copy in which the free batch size is ``size``, and declared free sizes are the usual ones."""
     inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     shape = inputs[0].shape if inputs else None
     if shape is None or not len(shape) or isinstance(shape[0], int):
         return model
-    copy, name = own_copy(model), shape[0].value
+    copy, sizes = own_copy(model), dict(declared_dims(model))
+    if shape[0].value is not None:
+        sizes[shape[0].value] = size
     for value in _values(copy):
         if value.shape is not None and not value.is_initializer():
-            value.shape = ir.Shape([size if _is_named(dim, name) else dim for dim in value.shape])
+            value.shape = ir.Shape([dim if isinstance(dim, int) else sizes.get(dim.value or "", dim) for dim in value.shape])
     for value in copy.graph.inputs:
         if value.shape and not isinstance(value.shape[0], int):
             value.shape = ir.Shape([size, *list(value.shape)[1:]])
     return copy
-
-
-def _is_named(dim: int | ir.SymbolicDim, name: str | None) -> bool:
-    return name is not None and isinstance(dim, ir.SymbolicDim) and dim.value == name
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,13 @@ from importlib.util import find_spec
 
 import numpy as np
 import onnx.parser
+import onnx_ir as ir
 import pytest
 
 from qbench.backends import Backend, Executed, Executor, RemoteBackend, get_backend, load_provider, versions_of
+from qbench.backends.venv.another_python import with_batch
 from qbench.errors import InputError, NotFetchedError, UnavailableError, UnsupportedError
+from qbench.graph import declare_dims
 
 NET = (
     '<ir_version: 10, opset_import: ["" : 21]> net (float[N, 2] x) => (float[N, 2] y) '
@@ -55,6 +58,16 @@ def test_a_given_batch_size_fixes_the_shape_and_batches_of_any_size_run(declared
         for rows in (1, 2, 3):
             feeds = {"x": FEEDS["x"][:rows]}
             assert sliced.run(feeds)["y"].tobytes() == whole.run(feeds)["y"].tobytes()
+
+
+def test_with_a_batch_size_the_usual_sizes_of_other_free_dimensions_are_fixed_too():
+    model = ir.from_proto(onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+        net (float[N, 3, H, W] x, float[N, K] k) => (float[N, 3, H, W] y) { y = Relu(x) }"""))
+    declare_dims(model, {"H": 8, "W": 6})
+    fixed = with_batch(model, 4)
+    shapes = [[str(dim) for dim in value.shape] for value in (*fixed.graph.inputs, *fixed.graph.outputs)]
+    assert shapes == [["4", "3", "8", "6"], ["4", "K"], ["4", "3", "8", "6"]]
+    assert not isinstance(model.graph.inputs[0].shape[0], int)
 
 
 def test_what_it_declares_is_what_the_file_says(declared, tmp_path):
