@@ -20,7 +20,7 @@ from qbench.backends import (
     recording,
     runs_as_written,
 )
-from qbench.errors import InputError, UnsupportedError
+from qbench.errors import InputError, UnavailableError, UnsupportedError
 from qbench.extension import Extension
 from qbench.graph import check_convention, graph_digest, save_model
 from qbench.host import DotProduct, probe_dot_product
@@ -345,6 +345,15 @@ def test_every_arithmetic_is_a_backend_and_listing_them_loads_no_numerics():
     code = "import sys; from qbench.backends import catalogue; catalogue(); print('qbench.numerics' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", ["torch-fbgemm", "torch-qnnpack", "torch-onednn"])
+def test_without_pytorch_its_backends_say_what_to_install(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UnavailableError) as caught:
+        get_backend(name).prepare(qdq_net())
+    assert "pip install 'pytest-qbench[torch]'" in caught.value.remedy
+    assert get_backend(name).packages == ("torch",)
 
 
 def test_importing_the_room_loads_no_engine():

@@ -1,7 +1,5 @@
 """Whole networks on PyTorch's quantized engines: what the integer interpreter computes, value by value."""
 
-import subprocess
-import sys
 from types import ModuleType
 from typing import Any
 
@@ -206,19 +204,3 @@ def test_executed_precisions(torch: ModuleType) -> None:
         found = executed_by(executor)
     products = [found[node.name or ""] for node in model.graph if node.op_type in ("Conv", "Gemm")]
     assert [one.precision for one in products] == ["uint8"] * 3 + ["float32"]
-
-
-def test_without_the_package_it_says_what_to_install() -> None:
-    code = """
-import sys; sys.modules["torch"] = None
-import onnx_ir as ir
-from qbench.backends import get_backend
-from qbench.errors import UnavailableError
-net = '<ir_version: 10> net (float[2] x) => (float[2] y) { y = Relu(x) }'
-try:
-    get_backend("torch-fbgemm").prepare(ir.from_onnx_text(net))
-except UnavailableError as error:
-    print(error.remedy)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'pytest-qbench[torch]'" in done.stdout
