@@ -15,14 +15,11 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from qbench import get_backend
-from qbench.backends import executed_by
 from qbench.errors import QbenchError
 from qbench.evaluation import SubjectArtifacts, build_subject, subject_artifacts
+from qbench.evaluation.artifacts import Quantized, executed_macs, prepare_runners
 from qbench.metrics import Answers
 from qbench.quantization import get_schema
 
@@ -40,31 +37,18 @@ SUBJECTS = {
 }
 SCHEMAS = ("w8a8_asym_pt", "w8a8_asym_pc", "w8a8_sym_pc")
 BEGIN, END = "<!-- made by: python benchmarks/engines.py --write -->", "<!-- end -->"
-INTEGERS = frozenset({"int8", "uint8", "i8", "u8", "int16", "uint16"})
 
 
-def answers_on(shared: SubjectArtifacts, graphs: Any, name: str) -> tuple[Answers, float | None, float]:  # noqa: ANN401
-    """The answers of backend ``name``, the share of operators in integers if it says so, and seconds."""
+def answers_on(shared: SubjectArtifacts, quantized: Quantized, name: str) -> tuple[Answers, float | None, float]:
+    """The answers of backend ``name``, the share that it executed in integers if it says so, and seconds."""
     backend = get_backend(name)
     (data,) = shared.subject.data.values()
     started = time.perf_counter()
-    answers = shared.answer(backend, graphs, data, threads=2)
+    answers = shared.answer(backend, quantized.models, data, threads=2)
     seconds = time.perf_counter() - started
     with ExitStack() as stack:
-        executors = [stack.enter_context(backend.prepare(graph, threads=2)) for graph in graphs.values()]
-        return answers, executed_share(graphs, executors), seconds
-
-
-def executed_share(graphs: Any, executors: Any) -> float | None:  # noqa: ANN401
-    """Share of multiply-accumulates in integers over all graphs; None: an engine does not say."""
-    try:
-        from qbench.evaluation import executed_macs
-    except ImportError:
-        return None
-
-    shares = [executed_macs(graph, executed_by(one)) for graph, one in zip(graphs.values(), executors, strict=True)]
-    known = [share for share in shares if share is not None]
-    return None if len(known) < len(shares) else float(np.mean(known))
+        share, _ = executed_macs(prepare_runners(backend, quantized.models, stack, threads=2), quantized)
+    return answers, share, seconds
 
 
 def rows(models: list[str], engines: list[str]) -> list[str]:
@@ -78,7 +62,7 @@ def rows(models: list[str], engines: list[str]) -> list[str]:
         subject = replace(subject, data={scored.id: scored.pick(range(min(count, len(scored))))})
         shared = subject_artifacts(subject, get_backend("ort-cpu"))
         for schema in SCHEMAS:
-            graphs = shared.quantized(get_schema(schema), get_backend("ort-cpu").capabilities).models
+            graphs = shared.quantized(get_schema(schema), get_backend("ort-cpu").capabilities)
             exact, _, _ = answers_on(shared, graphs, EXACT)
             cells = []
             for name in engines:

@@ -213,8 +213,12 @@ def _fallback_gates(measurement: Measurement, expectation: Expectation, rules: R
     """The gate whether the engine ran as much in integers as when the result of this class was accepted, if known."""
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
     before = None if name is None else expectation.accepted[name].executed_macs
-    if name is None or before is None or measurement.executed_macs is None:
+    if name is None or before is None:
         return ()
+    if measurement.executed_macs is None:  # a report that breaks must not switch its gate off
+        text = f"{measurement.cell.backend} does not report what it executed; accepted {percent(settled(before))}"
+        rule = "as much executed in integers as accepted"
+        return (Gate(kind="drift", metric="executed_macs", state=GateState.INCOMPARABLE, detail=text, rule=rule),)
     fell = expectation.accepted[name].fell_to_float(measurement)
     text = f"{_executed_text(measurement)}; accepted {percent(settled(before))}"
     rule = "as much executed in integers as accepted"
