@@ -14,7 +14,7 @@ from qbench.reporting.findings_view import Found, decibels, found_text, node_of
 from qbench.reporting.node_chart import heat_map, nodes_svg
 from qbench.reporting.places import TABS, Places, anchor_of, commit_address, link
 from qbench.reporting.report import Report, alert_rows
-from qbench.reporting.run_comparison import Comparison, run_choice
+from qbench.reporting.run_comparison import Comparison, run_choice, runs_to_choose
 from qbench.reporting.terminal import class_sentence, next_steps
 from qbench.reporting.trends import Cost, StepGroup, Trend, is_eventful, places_of
 from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView
@@ -294,6 +294,7 @@ def _environment() -> "Environment":
         unchanged_cells,
         _runs_data,
         run_choice,
+        runs_to_choose,
         _cells_of,
         _backends_of,
         _card_columns,

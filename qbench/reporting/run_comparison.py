@@ -219,6 +219,12 @@ def run_choice(report: Report) -> str:
     return ""
 
 
+def runs_to_choose(report: Report) -> frozenset[str]:
+    """The ids of the runs that the compare page holds: the list of runs offers no others."""
+    text = run_choice(report)
+    return frozenset(run[0] for run in json.loads(text)["runs"]) if text else frozenset()
+
+
 class _Numbers:
     """The number of each text, metric and digest that the data name."""
 
