@@ -10,6 +10,7 @@ import pytest
 
 from qbench import load_model
 from qbench.backends import get_backend
+from qbench.backends.ort import ORT_BACKENDS
 from qbench.calibration import Profile
 from qbench.graph import Form, form_of
 
@@ -122,8 +123,9 @@ def test_others_need_one(profiled, qbench):
 
 
 def test_a_plan_that_quantizes_nothing_is_not_written(profiled, qbench, monkeypatch):
-    static = replace(get_backend("ort-cpu").capabilities, dynamic=False)
-    monkeypatch.setattr("qbench.backends.ort._CAPABILITIES", static)
+    engine = get_backend("ort-cpu")
+    static = replace(engine, capabilities=replace(engine.capabilities, dynamic=False))
+    monkeypatch.setitem(ORT_BACKENDS, "ort-cpu", static)
     result = qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc_dyn",
                     "--backend", "ort-cpu", "-o", "q.onnx")  # fmt: skip
     refused(result, "no unit that can be quantized", "because the backend")
