@@ -1,6 +1,7 @@
 """The end of a session: closes run files, accepts results, prunes baselines, writes reports, prints the summary."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -312,8 +313,8 @@ def fold_failures(terminal: pytest.TerminalReporter) -> None:
                 one.longrepr = f"the same as of {first.nodeid.partition('::')[2]}"
 
 
-_SEARCH = "  cause: "
-"""Begins the line of a red cell with the command that looks for its cause: it names the cell."""
+_OF_ITS_CELL = re.compile(r"  (cause: |[·✓] .* executed in integers by )")
+"""Lines of a red cell that name it or its backend, and are no reason for being red."""
 
 
 def _message_of(report: pytest.TestReport, *, by_line: bool) -> str:
@@ -326,7 +327,7 @@ def _message_of(report: pytest.TestReport, *, by_line: bool) -> str:
     if by_line:
         return report.nodeid
     lines = str(report.longrepr).replace(report.nodeid.partition("::")[2], "").splitlines()
-    return "\n".join(line for line in lines if not line.startswith(_SEARCH))
+    return "\n".join(line for line in lines if not _OF_ITS_CELL.match(line))
 
 
 def _sentence_of(report: pytest.TestReport) -> str:

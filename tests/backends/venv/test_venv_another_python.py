@@ -109,9 +109,9 @@ def test_texts_and_scalars_go_there_and_back():
 
 
 def test_a_model_beyond_one_message_goes_by_file(monkeypatch):
-    from qbench.backends.venv import another_python
+    from qbench.backends.venv import client
 
-    monkeypatch.setattr(another_python, "MESSAGE_LIMIT", 1)
+    monkeypatch.setattr(client, "MESSAGE_LIMIT", 1)
     with python_backend(sys.executable).prepare(net()) as far, get_backend("ort-cpu").prepare(net()) as near:
         assert far.run(FEEDS)["y"].tolist() == near.run(FEEDS)["y"].tolist()
 
@@ -209,7 +209,7 @@ def test_what_is_no_python_is_a_sentence(tmp_path, monkeypatch, path, error, wor
 
 
 def test_a_backend_that_counts_here_is_refused():
-    with pytest.raises(InputError, match="one that runs ONNX Runtime"):
+    with pytest.raises(InputError, match="a backend that does not run ONNX Runtime; expected one that does: ort-cpu"):
         python_backend(sys.executable, "integer-gemmlowp")
 
 
