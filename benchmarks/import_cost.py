@@ -1,4 +1,4 @@
-"""What importing costs: `import qbench`, first uses of public names, and short commands, compared with a bare interpreter.
+"""What importing costs: `import qbench`, first uses of public names, and short commands, against a bare interpreter.
 
 Each number is the least of several fresh processes, alternating, so that a busy machine disturbs all alike.
 
