@@ -47,6 +47,7 @@ class LitertBackend:
             forms=frozenset({Form.FLOAT, Form.QDQ, Form.QOPERATOR}),
             weight_qtypes=frozenset({"int4", "int8"}),
             integer_products=frozenset(product(("int8", "uint8"), ("int4", "int8"))),
+            requantized_products=frozenset({"Conv", "Gemm", "MatMul"}),  # no integer kernel has a float result
         )
     )
     packages: tuple[str, ...] = ("ai-edge-litert",)

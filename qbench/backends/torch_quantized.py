@@ -50,6 +50,7 @@ _CAPABILITIES = Capabilities(
     batched_per_channel=False,
     blocks_of_vectors=False,
     integer_products=frozenset({("uint8", "int8")}),
+    requantized_products=frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"}),  # no operator has a float result
 )
 _VNNI = "x64-avx512-vnni"
 

@@ -187,7 +187,7 @@ class Schema:
     rules: tuple[Rule, ...]
     canonical: str = "default"
     bias_correction: bool = False
-    outputs: GraphOutputs = GraphOutputs.FLOAT
+    outputs: GraphOutputs = GraphOutputs.AUTO
 
     def __post_init__(self) -> None:
         if not self.rules:

@@ -1,5 +1,6 @@
 """Whole networks on PyTorch's quantized engines: what the integer interpreter computes, value by value."""
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +12,7 @@ from qbench.backends import arithmetic_of, executed_by, get_backend
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation import build_subject, measure_cell, subject_artifacts
 from qbench.passes import lower_to_integers
-from qbench.quantization import as_schema
+from qbench.quantization import GraphOutputs, as_schema
 
 pytestmark = pytest.mark.oracle
 
@@ -194,13 +195,15 @@ def test_a_measured_cell(torch: ModuleType) -> None:
         assert top1.value > 0.95
 
 
-def test_executed_precisions(torch: ModuleType) -> None:
-    """The last Gemm has a real result, which PyTorch has no operator on integers for."""
+@pytest.mark.parametrize(("outputs", "last"), [("auto", "uint8"), ("float", "float32")])
+def test_executed_precisions(torch: ModuleType, outputs: str, last: str) -> None:
+    """PyTorch has no operator on integers with a real result: the last Gemm needs a quantized output."""
     subject = build_subject("digits_cnn", "digits_test", "digits_train", ["agreement"], 64)
     backend = get_backend("torch-fbgemm")
     shared = subject_artifacts(subject, get_backend("ort-cpu"))
-    (model,) = shared.quantized(as_schema("w8a8_asym_pc"), backend.capabilities).models.values()
+    schema = replace(as_schema("w8a8_asym_pc"), outputs=GraphOutputs(outputs))
+    (model,) = shared.quantized(schema, backend.capabilities).models.values()
     with backend.prepare(model) as executor:
         found = executed_by(executor)
     products = [found[node.name or ""] for node in model.graph if node.op_type in ("Conv", "Gemm")]
-    assert [one.precision for one in products] == ["uint8"] * 3 + ["float32"]
+    assert [one.precision for one in products] == ["uint8"] * 3 + [last]
