@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from qbench.metrics.answers import text_of as text_of
     from qbench.metrics.answers import unpacked_answers as unpacked_answers
     from qbench.metrics.distances import MOST_DB as MOST_DB
+    from qbench.metrics.metric import BILLION as BILLION
+    from qbench.metrics.metric import ArrayLabels as ArrayLabels
     from qbench.metrics.metric import Counts as Counts
     from qbench.metrics.metric import Labels as Labels
     from qbench.metrics.metric import Metric as Metric

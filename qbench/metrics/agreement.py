@@ -12,21 +12,15 @@ from qbench.metrics.scores import Against, Direction
 
 # Agreement with the fp32 reference: the same best class, or the identical sequence, text or similarity.
 #
-# hits_i = 1 if answer_i = reference_i else 0, out of 1. It needs no labels, so it can be counted on any data.
+# hits_i = 1 if answer_i = reference_i else 0, out of 1; answers of a form of their own may count the parts of a sample,
+# such as its boxes (``Answers.agreement_with``). It needs no labels, so it can be counted on any data.
 
 
 def _count_same(answers: Answers, _labels: Labels | None, reference: Answers | None) -> Counts:
     assert reference is not None
     if answers.form != reference.form:
         raise ValueError(f"answers and reference are not of one kind: {answers.form} and {reference.form}")
-    if not (isinstance(answers, IntegerAnswers) and isinstance(reference, IntegerAnswers)):
-        same = np.array([answers.best(index) == reference.best(index) for index in range(len(answers))])
-    elif answers.kind is not AnswerKind.RANKING:
-        width = max(answers.ids.shape[1], reference.ids.shape[1])
-        same = (answers.padded(width) == reference.padded(width)).all(axis=1)
-    else:
-        same = answers.ids[:, 0] == reference.ids[:, 0]
-    return Counts(same.astype(np.int64), np.ones(len(answers), dtype=np.int64))
+    return Counts(*answers.agreement_with(reference))
 
 
 AGREEMENT = Metric(

@@ -151,6 +151,11 @@ class Answers(metaclass=_AnswersType):
         """What two answers to sample ``index`` are compared by."""
         return tuple((name, array[index].tobytes()) for name, array in sorted(self.arrays().items()))
 
+    def agreement_with(self, reference: "Answers") -> "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]":
+        """(n,) each: how many parts of every sample agree with ``reference``, of the same form, and out of how many."""
+        same = [self.best(index) == reference.best(index) for index in range(len(self))]
+        return np.array(same, dtype=np.int64), np.ones(len(self), dtype=np.int64)
+
     @property
     def digest(self) -> str:
         """The digest of what is compared: equal digests are identical predictions."""
@@ -322,6 +327,16 @@ class IntegerAnswers(Answers):
         """The answer to sample ``index``: the first class of a ranking, a whole sequence."""
         whole = self.kind in (AnswerKind.SEQUENCE, AnswerKind.TEXT)
         return self.sequence(index) if whole else (int(self.ids[index, 0]),)
+
+    def agreement_with(self, reference: Answers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Whether the best class, or the whole sequence, is the same: 0 or 1, out of 1."""
+        assert isinstance(reference, IntegerAnswers)
+        if self.kind is AnswerKind.RANKING:
+            same = self.ids[:, 0] == reference.ids[:, 0]
+        else:
+            width = max(self.ids.shape[1], reference.ids.shape[1])
+            same = (self.padded(width) == reference.padded(width)).all(axis=1)
+        return same.astype(np.int64), np.ones(len(self), dtype=np.int64)
 
     def sequence(self, index: int) -> tuple[int, ...]:
         """The answer to sample ``index`` without padding."""

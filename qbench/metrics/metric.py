@@ -5,6 +5,8 @@ top-1 counts 1 of 1 for a right answer; a phoneme error rate counts the edits of
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +18,31 @@ from qbench.metrics.scores import Against, Direction, Score
 Labels = tuple[tuple[int, ...], ...]
 """Per sample: the class ids that count as right, or the one right sequence of tokens."""
 
+ArrayLabels = tuple[npt.NDArray[Any], ...]
+"""Per sample: an array of numbers, such as the boxes or the mask that are right; shapes are those of the task."""
+
+BILLION = 1_000_000_000
+"""The whole of a value that is not a ratio of sums over samples."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """(n,) int64 each: what a metric counted in every sample, and out of how many."""
+    """What a metric counted.
+
+    Args:
+        hits, out_of: (n,) int64 each, of every sample.
+        total: hits and out_of of all samples together, where these are not the sums of the two; losses and gains then
+            compare ``hits``, which are what each sample counts alone.
+    """
 
     hits: npt.NDArray[np.int64]
     out_of: npt.NDArray[np.int64]
+    total: tuple[int, int] | None = None
+
+    @property
+    def sums(self) -> tuple[int, int]:
+        """Hits and out_of of all samples together."""
+        return (int(self.hits.sum()), int(self.out_of.sum())) if self.total is None else self.total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +56,23 @@ class Metric:
     ``proportion``: each sample counts 0 or 1 of 1, so that paired statistics apply. ``of_run``: the reference is to be
     today's fp32 run, with its outputs and ties; stored answers have neither. ``of_likelihoods``: it needs the
     likelihoods of the labels. ``resampled(answers, labels, reference)`` gives the interval of the change where the
-    value is not a sum over samples; None: sums are resampled.
+    value is not a sum over samples; None: sums are resampled. ``array_labels``: it counts against labels that are
+    arrays (``ArrayLabels``), and not against whole numbers (``Labels``).
     """
 
     name: str
     title: str
     direction: Direction
     against: Against
-    count: Callable[[Answers, Labels | None, Answers | None], Counts]
+    count: Callable[[Any, Any, Any], Counts]
     unit: str = "%"
     least_margin: float = 0.0
     proportion: bool = True
     by_labels: bool = False
     of_run: bool = False
     of_likelihoods: bool = False
-    resampled: Callable[[Answers, Labels, Answers], tuple[float, float] | None] | None = None
+    resampled: Callable[[Any, Any, Any], tuple[float, float] | None] | None = None
+    array_labels: bool = False
 
     @property
     def summary(self) -> str:
@@ -70,13 +92,18 @@ class Metric:
 
 
 def score(
-    metric: Metric, answers: Answers, *, labels: Labels | None, reference: Answers, name: str | None = None
+    metric: Metric,
+    answers: Answers,
+    *,
+    labels: Labels | ArrayLabels | None,
+    reference: Answers,
+    name: str | None = None,
 ) -> Score:
     """Count ``answers`` and ``reference``, the fp32 answers to the same n samples, with ``metric``.
 
     Raises:
-        ValueError: answers, reference and labels differ in length, a metric against labels got none, there is nothing
-            to count, or the metric is not for answers of this kind.
+        ValueError: answers, reference and labels differ in length, a metric against labels got none or labels of
+            another kind, there is nothing to count, or the metric is not for answers of this kind.
     """
     if len(answers) != len(reference) or (labels is not None and len(labels) != len(answers)):
         raise ValueError(
@@ -86,10 +113,22 @@ def score(
     if metric.needs_labels and labels is None:
         raise ValueError(f"{metric.name} counts against labels and the data has none")
     right = labels if metric.needs_labels else None
+    if right and isinstance(right[0], np.ndarray) != metric.array_labels:
+        kinds = ("arrays", "classes or sequences")
+        raise ValueError(
+            f"{metric.name} counts against labels that are {kinds[not metric.array_labels]}, and these are "
+            f"{kinds[metric.array_labels]}"
+        )
     other = reference if metric.against is Against.REFERENCE else None
     now, before = metric.count(answers, right, other), metric.count(reference, right, other)
-    if now.out_of.sum() == 0:
+    (hits, out_of), (reference_hits, reference_out_of) = now.sums, before.sums
+    if out_of == 0 or reference_out_of == 0:
         raise ValueError(f"{metric.name} has nothing to count in {len(answers)} samples")
+    if metric.against is Against.REFERENCE and metric.proportion and metric.direction is Direction.HIGHER:
+        reference_hits, reference_out_of = out_of, out_of  # the reference agrees with itself, out of whatever
+    if out_of != reference_out_of:  # such as a precision, out of what each of the two answered
+        hits, reference_hits = (round(BILLION * Fraction(*one)) for one in (now.sums, before.sums))
+        out_of = BILLION
     sign = 1 if metric.direction is Direction.HIGHER else -1
     better = sign * (now.hits - before.hits)
     resampled = metric.resampled
@@ -102,9 +141,9 @@ def score(
         proportion=metric.proportion,
         least_margin=metric.least_margin,
         n=len(now.hits),
-        hits=int(now.hits.sum()),
-        out_of=int(now.out_of.sum()),
-        reference_hits=int(before.hits.sum()),
+        hits=hits,
+        out_of=out_of,
+        reference_hits=reference_hits,
         losses=int((better < 0).sum()),
         gains=int((better > 0).sum()),
         interval=_interval(metric, np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1), own),

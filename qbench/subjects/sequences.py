@@ -98,7 +98,8 @@ class Transduction:
         Raises:
             InputError: what ``answer`` raises; or a label holds a token that the decoder does not have.
         """
-        assert samples.labels is not None
+        labels = samples.whole_labels
+        assert labels is not None
         encoder = runner_named(runners, ENCODER, self.name)
         decoder = runner_named(runners, DECODER, self.name)
         doing = f"Teacher-forcing '{samples.data}'"
@@ -107,9 +108,9 @@ class Transduction:
         for feeds in samples.batches(self.batch):
             rows = slice(start, start + len(feeds[LENGTH]))
             h = self._encode(encoder, feeds[LETTERS], feeds[LENGTH], samples.ids[rows], doing)
-            surprises.append(self._force(decoder, h, samples.labels[rows], samples.ids[rows], doing))
+            surprises.append(self._force(decoder, h, labels[rows], samples.ids[rows], doing))
             start = rows.stop
-        tokens = np.array([len(label) + 1 for label in samples.labels], dtype=np.int64)
+        tokens = np.array([len(label) + 1 for label in labels], dtype=np.int64)
         return Likelihoods(np.rint(MILLION * np.concatenate(surprises)).astype(np.int64), tokens)
 
     def _force(self, decoder: Runner, h: Array, labels: Labels, ids: tuple[str, ...], doing: str) -> Array:

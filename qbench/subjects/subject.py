@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.host import package_versions
-from qbench.metrics import Answers, Labels, StoredAnswers
+from qbench.metrics import Answers, ArrayLabels, Labels, StoredAnswers
 from qbench.number_text import counted
 from qbench.storage import Cache, digest_arrays, digest_code, digest_plain
 
@@ -136,7 +136,8 @@ class Dataset:
             ``speech_8k_pair`` (two of those), ``array`` (a ready feed, or input name → feed).
         sample_ids: n distinct names.
         sources: n names of what each sample was cut from; data sets with a common source overlap.
-        labels: of each sample the ids of the right classes, or the right sequence; None: unlabelled.
+        labels: of each sample the ids of the right classes, or the right sequence, or an array, such as its right
+            boxes or mask; None: unlabelled.
         content: digest of the raw content (the package's or the files'), known without decoding anything.
         load: the raw sample at an index. classes: the names that the labels come from; None: labels came as numbers.
 
@@ -148,7 +149,7 @@ class Dataset:
     kind: str
     sample_ids: tuple[str, ...]
     sources: tuple[str, ...]
-    labels: Labels | None
+    labels: Labels | ArrayLabels | None
     content: str
     load: Callable[[int], Any]
     classes: ClassNames | None = None
@@ -211,13 +212,21 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.sample_ids)
 
+    @property
+    def whole_labels(self) -> Labels | None:
+        """The labels, where they are whole numbers; None: unlabelled, or labels are arrays."""
+        return _whole(self.labels)
+
     @cached_property
     def digest(self) -> str:
         """The identity of the data: content, sample names in order, labels.
 
         Computed once: a cell uses it about ten times, and it reads every name and label.
         """
-        return digest_plain([self.content, list(self.sample_ids), self.labels])
+        labels: object = self.labels
+        if (arrays := _arrays_of(self.labels)) is not None:
+            labels = digest_arrays({f"{index:09}": array for index, array in enumerate(arrays)})
+        return digest_plain([self.content, list(self.sample_ids), labels])
 
     def take(self, count: int) -> "Dataset":
         """``count`` samples spread evenly over the whole, in order.
@@ -245,7 +254,7 @@ class Dataset:
             self,
             sample_ids=tuple(self.sample_ids[i] for i in chosen),
             sources=tuple(self.sources[i] for i in chosen),
-            labels=None if self.labels is None else tuple(self.labels[i] for i in chosen),
+            labels=cast(Labels | ArrayLabels | None, self.labels and tuple(self.labels[i] for i in chosen)),
             load=lambda index: load(chosen[index]),
         )
 
@@ -276,6 +285,15 @@ def _refuse_non_finite(arrays: Mapping[str, Array], first: str, doing: str) -> N
                 expected="numbers that float32 holds",
                 remedy="Correct or remove the sample.",
             )
+
+
+def _arrays_of(labels: Labels | ArrayLabels | None) -> ArrayLabels | None:
+    """``labels``, where they are arrays."""
+    return labels if labels and isinstance(labels[0], np.ndarray) else None
+
+
+def _whole(labels: Labels | ArrayLabels | None) -> Labels | None:
+    return None if labels is None or _arrays_of(labels) is not None else cast(Labels, labels)
 
 
 def _class_labels(y: Array, count: int, doing: str) -> Labels:
@@ -310,13 +328,18 @@ class Samples:
     data: str
     digest: str
     ids: tuple[str, ...]
-    labels: Labels | None
+    labels: Labels | ArrayLabels | None
     folder: Path
     preprocess: Preprocess
     classes: ClassNames | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def whole_labels(self) -> Labels | None:
+        """The labels, where they are whole numbers; None: unlabelled, or labels are arrays, which answering ignores."""
+        return _whole(self.labels)
 
     @property
     def key(self) -> str:

@@ -155,7 +155,7 @@ def _refuse_other_labels(samples: Samples, start: int, count: int, classes: int,
     """Refuse a label that is not a class, among ``count`` samples from ``start`` on: it could never be right."""
     if samples.classes is not None:
         samples.classes.require(classes, doing)
-    labels = () if samples.labels is None else samples.labels[start : start + count]
+    labels = (samples.whole_labels or ())[start : start + count]
     for sample, right in zip(samples.ids[start : start + count], labels, strict=False):
         if other := [label for label in right if not 0 <= label < classes]:
             raise InputError(
@@ -370,9 +370,9 @@ def class_scores(similar: npt.NDArray[np.float64], classes: npt.NDArray[np.int64
 
 
 def _classes(samples: Samples, doing: str) -> npt.NDArray[np.int64]:
-    if samples.labels is None:
+    if samples.whole_labels is None:
         return np.arange(len(samples), dtype=np.int64)
-    for sample, right in zip(samples.ids, samples.labels, strict=True):
+    for sample, right in zip(samples.ids, samples.whole_labels, strict=True):
         if len(right) != 1 or right[0] < 0:
             raise InputError(
                 f"{doing}, sample '{sample}'",
@@ -380,7 +380,7 @@ def _classes(samples: Samples, doing: str) -> npt.NDArray[np.int64]:
                 expected="one label, from 0 on: the class of the sample",
                 remedy="Give every sample exactly one label.",
             )
-    return np.array(samples.labels, dtype=np.int64)[:, 0]
+    return np.array(samples.whole_labels, dtype=np.int64)[:, 0]
 
 
 # Pairs → the similarity of the two halves, for networks that decide whether both are of one origin.

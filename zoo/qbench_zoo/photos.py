@@ -199,11 +199,11 @@ Place = tuple[str, str, tuple[int, ...], Callable[[], Pixels]]
 def labelled_photos() -> Dataset:
     """225 photographs with 155 first classes, each with all labels that count as right."""
     imagenet = imagenet_photos()
-    assert imagenet.labels is not None
+    assert imagenet.whole_labels is not None
     places: list[Place] = [
         (f"foolbox.{name}", source, labels, functools.partial(imagenet.load, index))
         for index, (name, source, labels) in enumerate(
-            zip(imagenet.sample_ids, imagenet.sources, imagenet.labels, strict=True)
+            zip(imagenet.sample_ids, imagenet.sources, imagenet.whole_labels, strict=True)
         )
     ]
     places += [
