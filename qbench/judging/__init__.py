@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from qbench.judging.statistics import loss_midp as loss_midp
     from qbench.judging.statistics import margin_evidence as margin_evidence
     from qbench.judging.statistics import mcnemar_midp as mcnemar_midp
-    from qbench.judging.statistics import paired_interval as paired_interval
     from qbench.judging.statistics import samples_needed as samples_needed
     from qbench.judging.verdict import FAILING as FAILING
     from qbench.judging.verdict import Gate as Gate
@@ -76,5 +75,6 @@ if TYPE_CHECKING:
     from qbench.judging.verdict import MovedRange as MovedRange
     from qbench.judging.verdict import Outcome as Outcome
     from qbench.judging.verdict import Verdict as Verdict
+    from qbench.metrics import paired_interval as paired_interval
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

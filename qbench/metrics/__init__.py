@@ -35,9 +35,14 @@ if TYPE_CHECKING:
     from qbench.metrics.metric import Labels as Labels
     from qbench.metrics.metric import Metric as Metric
     from qbench.metrics.metric import score as score
+    from qbench.metrics.paired import Interval as Interval
+    from qbench.metrics.paired import Method as Method
+    from qbench.metrics.paired import paired_interval as paired_interval
+    from qbench.metrics.paired import tango_statistic as tango_statistic
     from qbench.metrics.registry import catalogue as catalogue
     from qbench.metrics.registry import get_metric as get_metric
     from qbench.metrics.scores import Against as Against
+    from qbench.metrics.scores import Clusters as Clusters
     from qbench.metrics.scores import Direction as Direction
     from qbench.metrics.scores import Score as Score
 else:

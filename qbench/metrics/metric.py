@@ -3,7 +3,7 @@
 top-1 counts 1 of 1 for a right answer; a phoneme error rate counts the edits of a word out of its phonemes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import Answers
-from qbench.metrics.resampling import change_interval, with_unmet
-from qbench.metrics.scores import Against, Direction, Score
+from qbench.metrics.clusters import clustered, resampled, source_numbers
+from qbench.metrics.resampling import by_source, change_interval, with_unmet
+from qbench.metrics.scores import Against, Clusters, Direction, Score
 
 Labels = tuple[tuple[int, ...], ...]
 """Per sample: the class ids that count as right, or the one right sequence of tokens."""
@@ -23,6 +24,10 @@ ArrayLabels = tuple[npt.NDArray[Any], ...]
 
 BILLION = 1_000_000_000
 """The whole of a value that is not a ratio of sums over samples."""
+
+
+Resampled = Callable[[Any, Any, Any, npt.NDArray[np.intp] | None], tuple[float, float] | None]
+"""Of answers, labels, reference answers and source numbers: the 90 % interval of the change; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,9 +60,10 @@ class Metric:
     ``least_margin`` is the smallest margin judging grants, as a share (an error rate near zero would have none).
     ``proportion``: each sample counts 0 or 1 of 1, so that paired statistics apply. ``of_run``: the reference is to be
     today's fp32 run, with its outputs and ties; stored answers have neither. ``of_likelihoods``: it needs the
-    likelihoods of the labels. ``resampled(answers, labels, reference)`` gives the interval of the change where the
-    value is not a sum over samples; None: sums are resampled. ``array_labels``: it counts against labels that are
-    arrays (``ArrayLabels``), and not against whole numbers (``Labels``).
+    likelihoods of the labels. ``resampled(answers, labels, reference, sources)`` gives the interval of the change where
+    the value is not a sum over samples; ``sources`` (n,) numbers the source of each sample, None: each has its own.
+    ``resampled`` None: sums are resampled. ``array_labels``: it counts against labels that are arrays
+    (``ArrayLabels``), and not against whole numbers (``Labels``).
     """
 
     name: str
@@ -71,7 +77,7 @@ class Metric:
     by_labels: bool = False
     of_run: bool = False
     of_likelihoods: bool = False
-    resampled: Callable[[Any, Any, Any], tuple[float, float] | None] | None = None
+    resampled: Resampled | None = None
     array_labels: bool = False
 
     @property
@@ -98,12 +104,16 @@ def score(
     labels: Labels | ArrayLabels | None,
     reference: Answers,
     name: str | None = None,
+    sources: Sequence[str] | None = None,
 ) -> Score:
     """Count ``answers`` and ``reference``, the fp32 answers to the same n samples, with ``metric``.
 
+    ``sources``: n names of what each sample was cut from; samples of one source are no independent evidence
+    (``Score.clusters``). None: each sample has its own.
+
     Raises:
-        ValueError: answers, reference and labels differ in length, a metric against labels got none or labels of
-            another kind, there is nothing to count, or the metric is not for answers of this kind.
+        ValueError: answers, reference, labels and sources differ in length, a metric against labels got none or labels
+            of another kind, there is nothing to count, or the metric is not for answers of this kind.
     """
     if len(answers) != len(reference) or (labels is not None and len(labels) != len(answers)):
         raise ValueError(
@@ -131,8 +141,11 @@ def score(
         out_of = BILLION
     sign = 1 if metric.direction is Direction.HIGHER else -1
     better = sign * (now.hits - before.hits)
-    resampled = metric.resampled
-    own = None if resampled is None else lambda: resampled(answers, labels or (), reference)
+    numbers = source_numbers(sources, len(answers))
+    recompute = metric.resampled
+    own = None if recompute is None else lambda: recompute(answers, labels or (), reference, numbers)
+    rows = np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1)
+    interval = _interval(metric, rows, own, numbers)
     return Score(
         metric=name or metric.name,
         direction=metric.direction,
@@ -146,12 +159,30 @@ def score(
         reference_hits=reference_hits,
         losses=int((better < 0).sum()),
         gains=int((better > 0).sum()),
-        interval=_interval(metric, np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1), own),
+        interval=interval,
+        clusters=None
+        if numbers is None
+        else _clusters(metric, rows, numbers, interval, (hits - reference_hits) / out_of),
     )
 
 
+def _clusters(
+    metric: Metric,
+    rows: npt.NDArray[np.int64],
+    numbers: npt.NDArray[np.intp],
+    interval: tuple[float, float] | None,
+    change: float,
+) -> Clusters | None:
+    if metric.proportion:
+        return clustered(rows[:, 0] - rows[:, 2], numbers) if (rows[:, 1] == 1).all() else None
+    return None if interval is None else resampled(change, numbers, interval)
+
+
 def _interval(
-    metric: Metric, rows: npt.NDArray[np.int64], own: Callable[[], tuple[float, float] | None] | None
+    metric: Metric,
+    rows: npt.NDArray[np.int64],
+    own: Callable[[], tuple[float, float] | None] | None,
+    sources: npt.NDArray[np.intp] | None,
 ) -> tuple[float, float] | None:
     """Of the change, from ``rows`` as ``change_interval`` takes them, or by the metric's ``own`` way to resample."""
     if own is not None:
@@ -159,5 +190,5 @@ def _interval(
     elif metric.proportion or metric.against is not Against.LABELS:
         return None
     else:
-        found = change_interval(rows)
-    return None if found is None else with_unmet(found, rows)
+        found = change_interval(rows, sources)
+    return None if found is None else with_unmet(found, rows if sources is None else by_source(rows, sources))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from qbench.errors import UnavailableError
 from qbench.metrics.answers import MILLION, AnswerKind, Answers, IntegerAnswers, OutputKind, integer_answers
@@ -151,7 +152,9 @@ def _average_precision() -> Callable[..., float]:
     return found
 
 
-def _no_interval(_answers: Answers, _labels: Labels, _reference: Answers) -> None:
+def _no_interval(
+    _answers: Answers, _labels: Labels, _reference: Answers, _sources: npt.NDArray[np.intp] | None
+) -> None:
     return None
 
 

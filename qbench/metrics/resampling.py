@@ -1,7 +1,7 @@
 """The paired bootstrap."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import NormalDist
 
 import numpy as np
@@ -17,12 +17,16 @@ _FEW = 10
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
-def change_interval(rows: npt.NDArray[np.int64]) -> tuple[float, float] | None:
+def change_interval(
+    rows: npt.NDArray[np.int64], sources: npt.NDArray[np.intp] | None = None
+) -> tuple[float, float] | None:
     """The 5 % and the 95 % point of the change, as fractions in the metric's own sense.
 
-    ``rows`` (n, 4) int64: hits and out_of now, hits and out_of before, of every sample. None where a resample has
-    nothing to count out of.
+    ``rows`` (n, 4) int64: hits and out_of now, hits and out_of before, of every sample. ``sources`` (n,): the number of
+    each sample's source; all samples of a source are drawn together. None where a resample has nothing to count out of.
     """
+    if sources is not None:
+        rows = by_source(rows, sources)
     kinds, times = np.unique(rows, axis=0, return_counts=True)
     if len(kinds) == 1:
         change = _change(kinds.astype(np.float64))
@@ -40,16 +44,44 @@ def change_interval(rows: npt.NDArray[np.int64]) -> tuple[float, float] | None:
     return _ends(_change(totals))
 
 
+def by_source(rows: npt.NDArray[np.int64], sources: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+    """(G, columns) the sums of ``rows`` (n, columns) over the samples of each source."""
+    sums = np.zeros((int(sources.max()) + 1, rows.shape[1]), dtype=np.int64)
+    np.add.at(sums, sources, rows)
+    return sums
+
+
 def recomputed_interval(
-    change: Callable[[npt.NDArray[np.intp]], float], groups: Sequence[npt.NDArray[np.intp]]
+    change: Callable[[npt.NDArray[np.intp]], float],
+    groups: Sequence[npt.NDArray[np.intp]],
+    sources: npt.NDArray[np.intp] | None = None,
 ) -> tuple[float, float]:
     """The 5 % and the 95 % point of ``change(places)``, of places drawn with replacement from each of ``groups``.
 
     ``groups`` are the places (m,) of samples whose number is not by chance, such as the like and the unlike pairs.
+    With ``sources`` (n,), whole sources are drawn instead, again and again until each of ``groups`` has a sample.
     """
     rng = np.random.Generator(np.random.PCG64(_SEED))
-    draws = (np.concatenate([rng.choice(group, len(group)) for group in groups]) for _ in range(RESAMPLES))
+    draws: Iterator[npt.NDArray[np.intp]]
+    if sources is None:
+        draws = (np.concatenate([rng.choice(group, len(group)) for group in groups]) for _ in range(RESAMPLES))
+    else:
+        draws = _drawn_sources(rng, groups, sources)
     return _ends(np.fromiter((change(places) for places in draws), dtype=np.float64, count=RESAMPLES))
+
+
+def _drawn_sources(
+    rng: np.random.Generator, groups: Sequence[npt.NDArray[np.intp]], sources: npt.NDArray[np.intp]
+) -> Iterator[npt.NDArray[np.intp]]:
+    members = np.split(np.argsort(sources, kind="stable"), np.cumsum(np.bincount(sources))[:-1])
+    group_of = np.zeros(len(sources), dtype=np.intp)
+    for number, group in enumerate(groups):
+        group_of[group] = number
+    for _ in range(RESAMPLES):
+        places = np.zeros(0, dtype=np.intp)
+        while len(np.unique(group_of[places])) < len(groups):
+            places = np.concatenate([members[source] for source in rng.integers(len(members), size=len(members))])
+        yield places
 
 
 def with_unmet(interval: tuple[float, float], rows: npt.NDArray[np.int64]) -> tuple[float, float]:

@@ -22,6 +22,29 @@ class Against(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clusters:
+    """What samples that share sources (crops of a picture, sentences of a voice) prove about a change.
+
+    Intervals and error are of value − reference_value, as fractions in the metric's own sense.
+
+    Args:
+        sources: how many different sources the samples have.
+        effect: by how much the sources widen the variance that decides: n samples prove as much as n / effect samples
+            of a source each.
+        interval: the 90 % interval, which decides. shown: the 95 % interval.
+        p: two-sided, of "no change": the mid-p where each source gains and loses by a fair coin.
+        error: the standard error of the change, by the differences between sources.
+    """
+
+    sources: int
+    effect: float
+    interval: tuple[float, float]
+    shown: tuple[float, float]
+    p: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """One metric of one cell and of the fp32 reference on the same samples: whole numbers only.
 
@@ -32,6 +55,7 @@ class Score:
         losses / gains: samples on which this cell did worse / better than the reference.
         interval: the 5 % and 95 % points of value − reference_value by the paired bootstrap (``resampling``); None for
             shares of right samples, which losses and gains describe completely, and where resampling is impossible.
+        clusters: what the samples prove where some of them share a source; None: each has its own.
     """
 
     metric: str
@@ -47,6 +71,7 @@ class Score:
     losses: int
     gains: int
     interval: tuple[float, float] | None = None
+    clusters: Clusters | None = None
 
     @property
     def value(self) -> float:

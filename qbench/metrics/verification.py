@@ -15,7 +15,9 @@ def _count_misjudged(answers: Answers, labels: Labels | None, _reference: Answer
     return Counts(_misjudged(similarity, alike).astype(np.int64), np.ones(len(answers), dtype=np.int64))
 
 
-def _resampled(answers: Answers, labels: Labels, reference: Answers) -> tuple[float, float] | None:
+def _resampled(
+    answers: Answers, labels: Labels, reference: Answers, sources: npt.NDArray[np.intp] | None
+) -> tuple[float, float] | None:
     now, before = _similarities(answers), _similarities(reference)
     alike = _alike(labels)
 
@@ -23,7 +25,9 @@ def _resampled(answers: Answers, labels: Labels, reference: Answers) -> tuple[fl
         drawn = alike[places]
         return float(_misjudged(now[places], drawn).mean() - _misjudged(before[places], drawn).mean())
 
-    return recomputed_interval(change, (np.flatnonzero(alike), np.flatnonzero(~alike))) if len(alike) > 2 else None
+    if len(alike) <= 2:
+        return None
+    return recomputed_interval(change, (np.flatnonzero(alike), np.flatnonzero(~alike)), sources)
 
 
 def _similarities(answers: Answers) -> npt.NDArray[np.int32]:

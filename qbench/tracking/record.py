@@ -22,7 +22,7 @@ from qbench.judging import (
     Verdict,
     paired_interval,
 )
-from qbench.metrics import Against, Direction, Score
+from qbench.metrics import Against, Clusters, Direction, Score
 from qbench.storage import plain, table_from_value, value_of_plain
 from qbench.tracking.calibrations import packed_calibration, unpacked_calibration
 
@@ -83,6 +83,7 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
     losses: Whole
     gains: Whole
     interval: tuple[float, float] | None = None
+    clusters: Clusters | None = None
     written_value: float | None = msgspec.field(default=None, name="value")
 
     @property
@@ -161,6 +162,7 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
             losses=self.losses,
             gains=self.gains,
             interval=self.interval,
+            clusters=self.clusters,
         )
 
 
@@ -322,7 +324,7 @@ class CellRecord(
             if table[name] is None or table[name] is False or table[name] in ({}, [], ""):
                 del table[name]
         for metric in table["metrics"].values():
-            for name in ("interval", "value"):
+            for name in ("interval", "clusters", "value"):
                 if metric[name] is None:
                     del metric[name]
         return table if self.is_measured else {key: one for key, one in table.items() if key in _NOT_MEASURED}

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from qbench.judging import Evidence, margin_evidence, paired_interval
-from qbench.judging.statistics import interval_evidence, tango_statistic
+from qbench.judging.statistics import interval_evidence
+from qbench.metrics import tango_statistic
 
 HALF_POINT = 0.005
 Z = 1.6448536269514722

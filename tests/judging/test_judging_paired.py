@@ -12,7 +12,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
 from qbench.judging import mcnemar_midp, paired_interval
-from qbench.judging.statistics import tango_statistic
+from qbench.metrics import tango_statistic
 
 counts = st.integers(1, 400).flatmap(
     lambda n: st.integers(0, n).flatmap(lambda b: st.tuples(st.just(b), st.integers(0, n - b), st.just(n)))
@@ -101,7 +101,7 @@ def test_tango_limits_are_where_its_statistic_is_z():
 
 
 def test_wilson_inside_newcombe_is_the_known_one():
-    from qbench.judging.statistics import _wilson
+    from qbench.metrics.paired import _wilson
 
     z = scipy.stats.norm.ppf(0.975)
     for right, n in [(0, 10), (7, 10), (760, 1000), (50, 50)]:

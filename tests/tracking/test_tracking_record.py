@@ -1,13 +1,15 @@
 """The record of a cell: written and read again as the same bytes, and read from lines of other versions."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import msgspec
 import pytest
-from tracked_results import line, measured
+from tracked_results import line, measured, top1
 
 from qbench.judging import Compared, FirstNode, Outcome, PassNote, RewriteNote, Verdict
+from qbench.metrics import Clusters
 from qbench.storage import json_line
 from qbench.tracking.baseline_file import load_baseline, save_baseline
 from qbench.tracking.record import CellRecord, known_record, record_of_line
@@ -89,3 +91,9 @@ def test_a_record_is_frozen():
     with pytest.raises(AttributeError):
         record_of_line({}).outcome = "passed"
     assert msgspec.structs.replace(record_of_line({}), outcome="passed").outcome == "passed"
+
+
+def test_what_sources_prove_is_read_again():
+    clusters = Clusters(sources=20, effect=3.5, interval=(-0.02, 0.01), shown=(-0.03, 0.02), p=0.4, error=0.008)
+    measurement = measured(dataclasses.replace(top1(758), clusters=clusters))
+    assert known_record(json_line(line(measurement)).encode()).measurement() == measurement
