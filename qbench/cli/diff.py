@@ -20,7 +20,7 @@ from qbench.cli.options import (
     declare_json,
     declare_model,
     refuse_idle_rules,
-    say_classes,
+    say_notes,
 )
 from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError, unknown_name
@@ -213,7 +213,7 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
     sides = [_sides(left, "left", shared, arguments), _sides(right, "right", other, arguments)]
     _align(arguments, came, sides)
     (data,) = shared.subject.data.values()
-    say_classes(shared.subject.model, data)
+    say_notes(shared.subject.model, data)
     samples = _first(shared.samples(data), arguments.samples)
     allowed = Allowed(arguments.atol, arguments.rtol)
     with ExitStack() as stack:

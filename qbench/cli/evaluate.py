@@ -20,7 +20,7 @@ from qbench.cli.options import (
     declare_threads,
     names_of,
     refuse_idle_rules,
-    say_classes,
+    say_notes,
 )
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
@@ -264,7 +264,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
         given=arguments.model if arguments.fp32 else None,
         output=arguments.output,
     )
-    say_classes(subject.model, next(iter(subject.data.values())))
+    say_notes(subject.model, next(iter(subject.data.values())))
     _say_output(subject.model)
     kept = RecordingTask(subject.model.task)
     subject = replace(subject, model=replace(subject.model, task=kept))

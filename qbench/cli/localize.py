@@ -24,7 +24,7 @@ from qbench.cli.options import (
     declare_threads,
     names_of,
     refuse_idle_rules,
-    say_classes,
+    say_notes,
 )
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
@@ -103,7 +103,7 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     )
     if subject.given is not None:
         subject = replace(subject, given=_in_pairs(subject.given, arguments.model))
-    say_classes(subject.model, next(iter(subject.data.values())))
+    say_notes(subject.model, next(iter(subject.data.values())))
     cache = choose_cache(arguments.cache)
     tolerance = None if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
     artifacts = subject_artifacts(subject, backend, cache)

@@ -134,15 +134,15 @@ def read_samples(model: str, data: str, count: int | None, cache: "Cache") -> "t
     if count is not None:
         dataset = dataset.take(min(count, len(dataset)))
     network = read_network(model, dataset, preprocess)
-    say_classes(network, dataset)
+    say_notes(network, dataset)
     return network, prepare_samples(dataset, network.preprocess, cache)
 
 
-def say_classes(network: "ZooModel", data: "Dataset") -> None:
+def say_notes(network: "ZooModel", data: "Dataset") -> None:
     """How names of classes are numbered, on standard error."""
-    from qbench.subjects import class_notes
+    from qbench.subjects import data_notes
 
-    for line in class_notes(network, data):
+    for line in data_notes(network, data):
         say(line)
 
 

@@ -107,7 +107,7 @@ def judged_cell(item: pytest.Item, opened: OpenSuite, planned: "PlannedCell", *,
     if judged.verdict.outcome is Outcome.MISSING and missing != "fail":
         line["excused"] = f"--qbench-missing={missing}"
     _keep_line(item, line)
-    item.stash[ITEM_STATE].notes = opened.bench.class_notes(planned)
+    item.stash[ITEM_STATE].notes = opened.bench.data_notes(planned)
     return judged
 
 

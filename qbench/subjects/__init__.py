@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qbench.subjects.catalogue import model_catalogue as model_catalogue
     from qbench.subjects.catalogue import needed_packages as needed_packages
     from qbench.subjects.digits import digits_arrays as digits_arrays
-    from qbench.subjects.model_files import class_notes as class_notes
+    from qbench.subjects.model_files import data_notes as data_notes
     from qbench.subjects.model_files import model_from_file as model_from_file
     from qbench.subjects.model_files import only_graph as only_graph
     from qbench.subjects.model_files import read_graph as read_graph

@@ -13,6 +13,7 @@ from qbench.errors import InputError, require_type
 from qbench.extension import known_extensions
 from qbench.graph import load_model, operator_catalogue, with_operators
 from qbench.subjects.catalogue import model_catalogue
+from qbench.subjects.clusters import pieces_note
 from qbench.subjects.pictures import Picture
 from qbench.subjects.sources import ReadyArray
 from qbench.subjects.subject import Array, Dataset, Preprocess, Task, ZooModel
@@ -238,11 +239,12 @@ def _size_remedy(sizes: Sequence[int | None], feed: Array, preprocess: Any) -> s
     return "Save samples of that shape, one row per sample."
 
 
-def class_notes(network: ZooModel, data: Dataset) -> tuple[str, ...]:
-    """How the names of classes in ``data`` are numbered, and what is doubtful about it for ``network``."""
+def data_notes(network: ZooModel, data: Dataset) -> tuple[str, ...]:
+    """How ``data`` numbers its classes, what is doubtful of that for ``network``, and if samples seem to be pieces."""
+    pieces = pieces_note(data)
     if data.classes is None:
-        return ()
-    found = [f"'{data.id}' has {data.classes}"]
+        return (pieces,) if pieces else ()
+    found = [pieces, f"'{data.id}' has {data.classes}"]
     task = getattr(network.task, "__wrapped__", network.task)
     if isinstance(task, Classification) and len(network.graphs) == 1:
         outputs = {value.name: value for value in only_graph(network).graph.outputs}

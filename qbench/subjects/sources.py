@@ -7,7 +7,8 @@ PATH.npz                                          ready feeds by input (or a lon
 PATH.jsonl                                        one sample in each line: its files or numbers, and its label
 
 ``folder:PATH`` is the folder also where a data set has its name. ``?classes=labels.txt`` numbers the names of classes
-by the lines of that file.
+by the lines of that file. ``?sources=`` says which samples belong together (``clusters.py``): ``folder``, a column of
+the samples, or a .csv file.
 """
 
 import json
@@ -35,6 +36,7 @@ from qbench.storage import (
     too_large,
 )
 from qbench.subjects.catalogue import dataset_catalogue
+from qbench.subjects.clusters import FOLDER, folder_of, is_table, named, sources_in_table
 from qbench.subjects.pictures import Interpolation, Layout, Picture, Pixels, decode_picture
 from qbench.subjects.subject import Array, ClassNames, Dataset, Preprocess
 
@@ -70,17 +72,19 @@ class ReadyArray:
         return batch
 
 
-def arrays_from_npz(path: Path) -> Dataset:
+def arrays_from_npz(path: Path, column: str = "") -> Dataset:
     """The samples in the file at ``path``: ``y`` holds labels, every other array is the feed of the input of its name.
 
-    A lone ``x`` is the feed of a lone input, whatever its name; its float16 becomes float32.
+    ``column``: the array of (n,) texts or whole numbers that are the samples' sources; empty: there is none. A lone
+    ``x`` is the feed of a lone input, whatever its name; its float16 becomes float32.
 
     Raises:
         InputError: no such file, no ``.npz``, no feed, objects instead of numbers, NaN (the sample is named), arrays of
-            different length, or a ``y`` that does not fit.
+            different length, a ``y`` that does not fit, or no ``column``.
     """
     doing = f"Reading the data file '{path}'"
     arrays = read_arrays(path)
+    sources = _column(arrays, column, doing) if column else None
     labels = arrays.pop("y", None)
     if not arrays:
         raise InputError(
@@ -92,10 +96,17 @@ def arrays_from_npz(path: Path) -> Dataset:
     if list(arrays) == ["x"]:
         x = arrays["x"]
         lone = x.astype(np.float32) if x.dtype == np.float16 else x
-        found = Dataset.from_arrays(path.name, lone, labels)
-    else:
-        found = Dataset.from_arrays(path.name, arrays, labels)
-    return found
+        return Dataset.from_arrays(path.name, lone, labels, sources=sources)
+    return Dataset.from_arrays(path.name, arrays, labels, sources=sources)
+
+
+def _column(arrays: dict[str, Array], column: str, doing: str) -> Array:
+    """The sources that ``column`` of ``arrays`` holds, taken out of them."""
+    if column not in arrays or arrays[column].ndim != 1:
+        found = f"'{column}' of shape {arrays[column].shape}" if column in arrays else f"no array '{column}'"
+        remedy = "Name an array of the file that has one text or whole number for each sample."
+        raise InputError(doing, found=found, expected="one with the source of each sample", remedy=remedy)
+    return arrays.pop(column)
 
 
 def read_arrays(path: Path, needed: Sequence[str] = (), *, optional: Sequence[str] = ()) -> dict[str, Array]:
@@ -133,15 +144,16 @@ def read_arrays(path: Path, needed: Sequence[str] = (), *, optional: Sequence[st
 _ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 
 
-def _read_folder(folder: Path, listed: Sequence[str] | None, doing: str) -> Dataset:
+def _read_folder(folder: Path, listed: Sequence[str] | None, sources: str, doing: str) -> Dataset:
     """The samples under ``folder``, sorted by path; other files and hidden ones are skipped.
 
     Args:
-        folder: where they are. listed: the names of all classes in the order of the model's outputs. doing: for errors.
+        folder: where they are. listed: the names of all classes in the order of the model's outputs. sources: what
+            ``?sources=`` names. doing: for errors.
 
     Raises:
-        InputError: no such folder, no sample in it, samples of several kinds, a file that cannot be read, or a class
-            folder that is not ``listed``.
+        InputError: no such folder, no sample in it, samples of several kinds, a file that cannot be read, a class
+            folder that is not ``listed``, or ``sources`` that a folder does not have.
     """
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing at that path"
@@ -167,12 +179,21 @@ def _read_folder(folder: Path, listed: Sequence[str] | None, doing: str) -> Data
     name = f"{_FOLDER}{folder.name}"
     if listed is not None and not of_classes:
         raise InputError(doing, found="no class folders", expected="them with ?classes=", remedy="Leave classes= out.")
+    if sources not in ("", FOLDER):
+        found = f"sources={sources} for a folder"
+        remedy = "Put the samples of each source into a folder below that of the class, or write a .csv file."
+        raise InputError(doing, found=found, expected="sources=folder, or a .csv file", remedy=remedy)
     if archives:
-        return _archives(name, archives, doing)
+        return _in_folders(_archives(name, archives, doing), sources)
     classes = _numbered([entry.name for entry in folders], listed, doing) if of_classes else None
     labels = None if classes is None else tuple((classes.numbers[label],) for _, label in of_classes)
     paths = loose or [path for path, _ in of_classes]
-    return _pictures(name, folder, paths, (labels, classes), doing)
+    return _in_folders(_pictures(name, folder, paths, (labels, classes), doing), sources)
+
+
+def _in_folders(data: Dataset, sources: str) -> Dataset:
+    """``data`` of a folder, whose sources are the folders below those of classes where ``sources`` asks for them."""
+    return data.with_sources([folder_of(one, data.id, levels=1) for one in data.sample_ids]) if sources else data
 
 
 def _archives(name: str, paths: Sequence[Path], doing: str) -> Dataset:
@@ -205,11 +226,13 @@ def _pictures(
     def load(index: int) -> Pixels:
         return decode_picture(_read(paths[index], doing), str(paths[index]))
 
+    ids = tuple(path.relative_to(folder).as_posix() for path in paths)
     return Dataset(
         id=name,
         kind="picture",
-        sample_ids=tuple(path.relative_to(folder).as_posix() for path in paths),
+        sample_ids=ids,
         sources=digests,
+        clusters=ids,
         labels=labels[0],
         classes=labels[1],
         content=digest_plain(list(digests)),
@@ -259,6 +282,7 @@ def _ready(
         kind="array",
         sample_ids=tuple(ids),
         sources=tuple(digests),
+        clusters=tuple(ids),
         labels=labels[0],
         classes=labels[1],
         content=digest_plain(digests),
@@ -339,6 +363,7 @@ def _read_text(path: Path, doing: str, expected: str, remedy: str) -> str:
 # {"image": "a.npy", "meta": [0.5, 2], "label": 1}    each input of the graph: an .npy file, or numbers
 #
 # A label is a class, or its name, which is numbered as the name of a folder is; all lines have one or none has.
+# ?sources=photo: {"path": "a.png", "label": 3, "photo": "p12"}
 
 _PATH, _LABEL = "path", "label"
 _EXAMPLE = 'Write one object per line, such as {"path": "a.png", "label": 3} or {"image": "a.npy", "label": 3}.'
@@ -346,19 +371,20 @@ _EXAMPLE = 'Write one object per line, such as {"path": "a.png", "label": 3} or 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One sample: ``label`` as written; ``fields`` by name, texts are paths."""
+    """One sample: ``label`` and ``source`` as written; ``fields`` by name, texts are paths."""
 
     doing: str
     name: str
     label: int | str | None
     fields: Mapping[str, Any]
+    source: int | str = ""
 
     def refuse(self, found: str, expected: str, remedy: str = _EXAMPLE) -> NoReturn:
         raise InputError(self.doing, found=found, expected=expected, remedy=remedy)
 
 
-def _read_lines(path: Path, listed: Sequence[str] | None) -> Dataset:
-    """The samples of the lines of ``path``; empty lines are skipped.
+def _read_lines(path: Path, listed: Sequence[str] | None, sources: str) -> Dataset:
+    """The samples of the lines of ``path``, empty ones skipped; ``sources`` is the name of a field, or empty.
 
     Raises:
         InputError: no such file, a line that is no sample (its number is named), or one unlike the first.
@@ -366,13 +392,20 @@ def _read_lines(path: Path, listed: Sequence[str] | None) -> Dataset:
     doing = f"Reading the data file '{path}'"
     text = _read_text(path, doing, "a sample in each line", _EXAMPLE)
     numbered = ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
-    lines = [_line(line, f"Reading line {number} of '{path}'", f"line {number}") for number, line in numbered]
+    lines = [_line(line, f"Reading line {number} of '{path}'", f"line {number}", sources) for number, line in numbered]
     if not lines:
         raise InputError(doing, found="no line", expected="a sample in each line", remedy=_EXAMPLE)
     for line in lines:
         if _keys(line) != _keys(lines[0]):
             line.refuse(_keys(line), f"{_keys(lines[0])}, as in the first line")
     labels = _labels_of(lines, listed, doing)
+    found = _of_lines(path, lines, labels, doing)
+    return found.with_sources([line.source for line in lines]) if sources else found
+
+
+def _of_lines(
+    path: Path, lines: Sequence[_Line], labels: tuple[Labels | None, ClassNames | None], doing: str
+) -> Dataset:
     if isinstance(lines[0].fields.get(_PATH), str):
         return _of_paths(path, lines, labels, doing)
     whole = [key for key in lines[0].fields if all(_numbers(line, key).dtype.kind in "iub" for line in lines)]
@@ -388,7 +421,7 @@ def _read_lines(path: Path, listed: Sequence[str] | None) -> Dataset:
     return _ready(path.name, [line.name for line in lines], arrays, labels, doing)
 
 
-def _line(text: str, doing: str, name: str) -> _Line:
+def _line(text: str, doing: str, name: str, sources: str) -> _Line:
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -405,12 +438,24 @@ def _line(text: str, doing: str, name: str) -> _Line:
         or (isinstance(label, int) and label < 0)
     ):
         line.refuse(f"the label {json.dumps(label)[:40]}", "a class from 0 on, or the name of one")
+    source = _source_of(line, table, sources) if sources else ""
     if not table:
         line.refuse("no sample", f"'{_PATH}', or the inputs of the graph")
     path = table.get(_PATH)
     if isinstance(path, str) and len(table) > 1:
         line.refuse(f"'{_PATH}' with {', '.join(key for key in table if key != _PATH)}", f"'{_PATH}' alone")
-    return _Line(doing, path if isinstance(path, str) else name, label, table)
+    return _Line(doing, path if isinstance(path, str) else name, label, table, source)
+
+
+def _source_of(line: _Line, table: dict[str, Any], sources: str) -> int | str:
+    """The source that the field ``sources`` names, taken out of ``table``; of ``folder`` that of its path, if none."""
+    if sources == FOLDER and FOLDER not in table and isinstance(table.get(_PATH), str):
+        return folder_of(table[_PATH], line.name, levels=0)
+    source = table.pop(sources, None)
+    if isinstance(source, bool) or not isinstance(source, int | str) or not str(source).strip():
+        found = f"no '{sources}'" if source is None else f"the source {json.dumps(source)[:40]}"
+        line.refuse(found, f"'{sources}' with the name or the number of the source", "Add it to every line.")
+    return source
 
 
 def _keys(line: _Line) -> str:
@@ -512,19 +557,23 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
             _refuse_name(text, path, names.names())
     settings = _settings(query, text)
     listed = _listed_classes(Path(settings.pop("classes")), text) if "classes" in settings else None
+    sources = settings.pop("sources", "")
+    column = "" if is_table(sources) else sources
     if path.suffix == ".npz" and not is_folder:
-        found = arrays_from_npz(path)
+        found = arrays_from_npz(path, column)
     elif path.suffix == ".jsonl" and not is_folder:
-        found = _read_lines(path, listed)
+        found = _read_lines(path, listed, column)
     else:
-        found = _read_folder(path, listed, f"Reading the folder '{path}'")
+        found = _read_folder(path, listed, column, f"Reading the folder '{path}'")
+    if is_table(sources):
+        found = found.with_sources(sources_in_table(Path(sources), found.sample_ids))
     if found.kind == "picture":
         return found, _picture(settings, text)
     if settings or (listed is not None and found.classes is None):
         raise InputError(
             f"Reading the settings in '{text}'",
             found=f"'{next(iter(settings), 'classes')}' with arrays",
-            expected="no settings: arrays are fed as they are",
+            expected="no setting but sources: arrays are fed as they are",
             remedy="Leave it out.",
         )
     return found, ReadyArray()
@@ -559,6 +608,7 @@ _SETTINGS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "layout": (Layout, f"one of: {', '.join(choice.value for choice in Layout)}"),
     "input": (str, "the name of the graph's input"),
     "classes": (str, "a file with a class in each line"),
+    "sources": (named, "folder, the name of a column, or a .csv file"),
 }
 
 

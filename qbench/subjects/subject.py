@@ -136,13 +136,17 @@ class Dataset:
             ``speech_8k_pair`` (two of those), ``array`` (a ready feed, or input name → feed).
         sample_ids: n distinct names.
         sources: n names of what each sample was cut from; data sets with a common source overlap.
+        clusters: n names of what was drawn at once: samples with one name belong together, and intervals count them so.
+            They may be coarser than sources (a speaker, not the recording), and two data sets may share them; None: the
+            sources. They are no part of ``digest``: what is stored of a data set holds for any clusters.
         labels: of each sample the ids of the right classes, or the right sequence, or an array, such as its right
             boxes or mask; None: unlabelled.
         content: digest of the raw content (the package's or the files'), known without decoding anything.
         load: the raw sample at an index. classes: the names that the labels come from; None: labels came as numbers.
 
     Raises:
-        InputError: two samples share a name, or there are more or fewer sources or labels than samples.
+        InputError: two samples share a name, there are more or fewer sources, clusters or labels than samples, or a
+            cluster has no name.
     """
 
     id: str
@@ -153,6 +157,7 @@ class Dataset:
     content: str
     load: Callable[[int], Any]
     classes: ClassNames | None = None
+    clusters: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.sample_ids)
@@ -160,23 +165,36 @@ class Dataset:
             self._refuse(f"{distinct} different names for {count} samples", "different names for all samples")
         if len(self.sources) != count:
             self._refuse(f"{len(self.sources)} sources for {count} samples", "one source for every sample")
+        if self.clusters is not None and len(self.clusters) != count:
+            self._refuse(f"{len(self.clusters)} sources for {count} samples", "one source for every sample")
+        if self.clusters is not None and "" in self.clusters:
+            sample = self.sample_ids[self.clusters.index("")]
+            self._refuse(f"no source of sample '{sample}'", "the name of one for every sample")
         if self.labels is not None and len(self.labels) != count:
             self._refuse(f"{len(self.labels)} labels for {count} samples", "labels for every sample")
 
     @classmethod
     def from_arrays(
-        cls, name: str, feeds: "Mapping[str, npt.ArrayLike] | npt.ArrayLike", labels: "npt.ArrayLike | None" = None
+        cls,
+        name: str,
+        feeds: "Mapping[str, npt.ArrayLike] | npt.ArrayLike",
+        labels: "npt.ArrayLike | None" = None,
+        *,
+        sources: "Sequence[object] | npt.ArrayLike | None" = None,
     ) -> "Dataset":
         """Ready feeds in memory as a data set.
 
         Args:
             name: its id. feeds: input name → (n, …) numbers, one row per sample; or one such array, for a graph of one
                 input. float64 becomes float32. labels: (n,) integers from 0, the right classes; None: unlabelled.
+            sources: n texts or whole numbers, what each sample comes from (see ``with_sources``); None: each row is its
+                own.
 
         A row's source is the digest of its numbers: two data sets with a common row overlap whatever their names are.
 
         Raises:
-            InputError: no rows, inputs of different length, objects, NaN (the sample is named), labels that do not fit.
+            InputError: no rows, inputs of different length, objects, NaN (the sample is named), labels or sources that
+                do not fit.
         """
         doing = f"Making the data set '{name}'"
         is_lone = not isinstance(feeds, Mapping)
@@ -195,15 +213,38 @@ class Dataset:
         def load(index: int) -> Any:  # noqa: ANN401 - a feed, or several by name
             return arrays["x"][index] if is_lone else {key: one[index] for key, one in arrays.items()}
 
-        return cls(
+        ids = tuple(f"{first}[{index}]" for index in range(count))
+        made = cls(
             id=name,
             kind="array",
-            sample_ids=tuple(f"{first}[{index}]" for index in range(count)),
+            sample_ids=ids,
             sources=tuple(digest_arrays({key: one[i] for key, one in arrays.items()}) for i in range(count)),
+            clusters=ids,
             labels=None if labels is None else _class_labels(np.asarray(labels), count, doing),
             content=digest_arrays(arrays),
             load=load,
         )
+        return made if sources is None else made.with_sources(np.asarray(sources).tolist())
+
+    def with_sources(self, sources: "Sequence[object] | Callable[[str], object]") -> "Dataset":
+        """The same samples, of which those with one source belong together: crops of a photograph, a speaker's words.
+
+        Args:
+            sources: n texts or whole numbers; or what gives one for the id of a sample.
+
+        Raises:
+            InputError: more or fewer than samples, or one that is empty or neither text nor a whole number.
+        """
+        names = [sources(one) for one in self.sample_ids] if callable(sources) else list(sources)
+        for sample, name in zip(self.sample_ids, names, strict=False):
+            if isinstance(name, bool) or not isinstance(name, str | int) or not str(name).strip():
+                self._refuse(f"the source {name!r:.40} of sample '{sample}'", "a text or a whole number")
+        return replace(self, clusters=tuple(str(name) for name in names))
+
+    @property
+    def drawn_from(self) -> tuple[str, ...]:
+        """What the samples were drawn from, n names of clusters, as intervals count them."""
+        return self.sources if self.clusters is None else self.clusters
 
     def _refuse(self, found: str, expected: str) -> NoReturn:
         remedy = "Correct the file or the function that the data set comes from."
@@ -245,7 +286,7 @@ class Dataset:
 
     def without_samples(self) -> "Dataset":
         """A data set of the same kind without samples, for models that need no calibration."""
-        return replace(self, id="none", sample_ids=(), sources=(), labels=None, classes=None, content="")
+        return replace(self, id="none", sample_ids=(), sources=(), clusters=None, labels=None, classes=None, content="")
 
     def pick(self, chosen: Sequence[int]) -> "Dataset":
         """The samples with the indices ``chosen``, in that order."""
@@ -254,6 +295,7 @@ class Dataset:
             self,
             sample_ids=tuple(self.sample_ids[i] for i in chosen),
             sources=tuple(self.sources[i] for i in chosen),
+            clusters=None if self.clusters is None else tuple(self.clusters[i] for i in chosen),
             labels=cast(Labels | ArrayLabels | None, self.labels and tuple(self.labels[i] for i in chosen)),
             load=lambda index: load(chosen[index]),
         )

@@ -42,7 +42,7 @@ from qbench.judging import (
 )
 from qbench.metrics import Answers, Score, score
 from qbench.storage import Cache, digest_plain
-from qbench.subjects import Dataset, ZooModel, class_notes, task_answers
+from qbench.subjects import Dataset, ZooModel, data_notes, task_answers
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell, tolerances_of
 from qbench.suite.settings import rewriting_of
@@ -395,13 +395,13 @@ class Bench:
             self._current = (key, shared)
         return self._current[1]
 
-    def class_notes(self, planned: PlannedCell) -> tuple[str, ...]:
+    def data_notes(self, planned: PlannedCell) -> tuple[str, ...]:
         """How the names of classes in the scored data are numbered; empty before the model's first cell has run."""
         key = (planned.model.id, planned.calibration)
         if self._current is None or self._current[0] != key:
             return ()
         subject = self._current[1].subject
-        return tuple(note for data in subject.data.values() for note in class_notes(subject.model, data))
+        return tuple(note for data in subject.data.values() for note in data_notes(subject.model, data))
 
     @property
     def _accepts_reference(self) -> bool:
