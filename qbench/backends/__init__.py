@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from qbench.backends.registry import device_backend as device_backend
     from qbench.backends.registry import get_backend as get_backend
     from qbench.backends.registry import integer_backends as integer_backends
+    from qbench.backends.tflite_model import load_tflite as load_tflite
+    from qbench.backends.tflite_model import tflite_products as tflite_products
     from qbench.backends.tflite_writer import write_tflite as write_tflite
     from qbench.backends.venv.another_python import AnotherPython as AnotherPython
     from qbench.backends.venv.another_python import installed_version as installed_version

@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from qbench.backends.protocol import Array, Closing, Executed, Executor, FeedCheck, Feeds, batch_refusal, loaded
 from qbench.backends.tflite_file import Shape, Written
+from qbench.backends.tflite_model import fed, is_first, returned, tflite_bytes
 from qbench.backends.tflite_writer import free_axes, write_tflite
 from qbench.errors import UnavailableError, UnsupportedError, require_count
 from qbench.graph import Capabilities, Form
@@ -44,7 +45,7 @@ class LitertBackend:
     kernels: str
     capabilities: Capabilities = field(
         default_factory=lambda: Capabilities(
-            forms=frozenset({Form.FLOAT, Form.QDQ, Form.QOPERATOR}),
+            forms=frozenset({Form.FLOAT, Form.QDQ, Form.QOPERATOR, Form.TFLITE}),
             weight_qtypes=frozenset({"int4", "int8"}),
             integer_products=frozenset(product(("int8", "uint8"), ("int4", "int8"))),
             requantized_products=frozenset({"Conv", "Gemm", "MatMul"}),  # no integer kernel has a float result
@@ -65,14 +66,19 @@ class LitertBackend:
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
         """An interpreter over the TFLite file of ``model``; taps are values of the lowered graph and change nothing.
 
+        A model that holds a TFLite file is run from that file as it is, and has no taps.
+
         Raises:
             InputError: not an ONNX model, an invalid graph, or a tap that names no value.
-            UnsupportedError: TFLite has no operator for a node, or LiteRT refuses the file.
+            UnsupportedError: TFLite has no operator for a node, LiteRT refuses the file, or a given file has taps.
             UnavailableError: LiteRT is not installed.
         """
         require_count(f"Preparing a model on '{self.name}'", "threads", threads)
         _engine()
         graph = loaded(model)
+        data = tflite_bytes(graph)
+        if data is not None:
+            return _FileExecutor(self, graph, data, tuple(taps), threads)
         executor = _LitertExecutor(self, graph, tuple(taps), threads)
         if not free_axes(graph):
             executor.prepare({})
@@ -102,39 +108,16 @@ class _LitertExecutor(Closing):
         if self._written is None or (shapes and not _fits(self._written, shapes)):
             self._written = write_tflite(self._model, shapes=shapes, taps=self._taps, backend=self._backend.name)
         written = self._written
-        resolver = _engine().OpResolverType[_KERNELS[self._backend.kernels][0]]
         try:
-            interpreter = _engine().Interpreter(
-                model_content=written.data, experimental_op_resolver_type=resolver, num_threads=self._threads
-            )
+            interpreter = _interpreter(self._backend, written.data, self._threads)
             for detail, name in zip(interpreter.get_input_details(), written.inputs, strict=True):
                 if name in shapes and shapes[name] != written.shapes[name]:
                     interpreter.resize_tensor_input(detail["index"], shapes[name])
-            self._require_no_abort(interpreter)
+            _require_no_abort(interpreter, self._backend, self._check.graph)
             interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
-            raise self._refusal(" ".join(str(error).split())[:300]) from error
+            raise _refusal(self._backend, self._check.graph, str(error)) from error
         self._interpreter, self._shapes = interpreter, dict(shapes or written.shapes)
-
-    def _require_no_abort(self, interpreter: Any) -> None:  # noqa: ANN401 - a module without types
-        if self._backend.kernels != "reference":
-            return
-        shapes = {detail["index"]: detail["shape"] for detail in interpreter.get_tensor_details()}
-        types = {detail["index"]: np.dtype(detail["dtype"]).name for detail in interpreter.get_tensor_details()}
-        for step in interpreter._get_ops_details():  # noqa: SLF001 - its only list of operators
-            place = step["inputs"][0]
-            if step["op_name"] == "SOFTMAX" and types[place] == "int8" and shapes[place][-1] > _LONGEST_SOFTMAX:
-                raise self._refusal(
-                    f"SOFTMAX over {shapes[place][-1]} elements, which ends the process where Σ exp exceeds 512"
-                )
-
-    def _refusal(self, found: str) -> UnsupportedError:
-        return UnsupportedError(
-            f"Preparing '{self._check.graph}' on '{self._backend.name}'",
-            found=found,
-            expected="a file that LiteRT runs",
-            remedy="Choose another backend for this model.",
-        )
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch: input name → array, to output or tap name → array.
@@ -178,6 +161,96 @@ class _LitertExecutor(Closing):
     def close(self) -> None:
         """Release the interpreter."""
         self._interpreter, self._written, self._model = None, None, None
+
+
+class _FileExecutor(Closing):
+    """A TFLite file as it came: reals are put on the grids of its inputs, and its results are reals again."""
+
+    def __init__(
+        self, backend: LitertBackend, model: ir.Model, data: bytes, taps: tuple[str, ...], threads: int
+    ) -> None:
+        if taps:
+            raise _refusal(backend, str(model.graph.name), "a TFLite file, whose inner values are not returned")
+        self._backend = backend
+        self._check = FeedCheck.of(model, backend.name)
+        self._outputs = [str(value.name) for value in model.graph.outputs]
+        try:
+            self._interpreter: Any = _interpreter(backend, data, threads)
+            _require_no_abort(self._interpreter, backend, self._check.graph)
+            self._interpreter.allocate_tensors()
+        except (ValueError, RuntimeError) as error:
+            raise _refusal(backend, self._check.graph, str(error)) from error
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch: input name → array, to output name → array.
+
+        Raises:
+            InputError: an input does not fit the file, or the batch as a whole does not.
+        """
+        if self._interpreter is None:
+            raise RuntimeError(f"this executor of '{self._backend.name}' was closed")
+        arrays, interpreter = self._check.checked(feeds), self._interpreter
+        try:
+            details = dict(zip(self._check.inputs, interpreter.get_input_details(), strict=True))
+            first = any(is_first(arrays[name].shape, detail["shape"]) for name, detail in details.items())
+            given = {name: fed(arrays[name], detail) for name, detail in details.items()}
+            resized = [name for name, detail in details.items() if given[name].shape != tuple(detail["shape"])]
+            for name in resized:
+                interpreter.resize_tensor_input(details[name]["index"], given[name].shape)
+            if resized:
+                interpreter.allocate_tensors()
+            for name, detail in details.items():
+                interpreter.set_tensor(detail["index"], given[name])
+            interpreter.invoke()
+        except (ValueError, RuntimeError) as error:
+            raise batch_refusal(str(error), graph=self._check.graph, backend=self._backend.name) from error
+        return {
+            name: returned(interpreter.get_tensor(detail["index"]), detail, channels_first=first)
+            for name, detail in zip(self._outputs, interpreter.get_output_details(), strict=True)
+        }
+
+    def executed(self) -> Mapping[str, Executed]:
+        """Name of an operator's result in the file → the type of its data in the interpreter's plan."""
+        if self._interpreter is None:
+            return {}
+        names = {one["index"]: one["name"] for one in self._interpreter.get_tensor_details()}
+        found = {}
+        for step in self._interpreter._get_ops_details():  # noqa: SLF001 - its only list of operators
+            if step["op_name"] != "DELEGATE":
+                place = 2 if step["op_name"] == "TRANSPOSE_CONV" else 0
+                kind = np.dtype(step["operand_types"][place]).name
+                found[names[step["outputs"][0]]] = Executed(kind, "cpu")
+        return found
+
+    def close(self) -> None:
+        """Release the interpreter."""
+        self._interpreter = None
+
+
+def _interpreter(backend: LitertBackend, data: bytes, threads: int) -> Any:  # noqa: ANN401 - a module without types
+    resolver = _engine().OpResolverType[_KERNELS[backend.kernels][0]]
+    return _engine().Interpreter(model_content=data, experimental_op_resolver_type=resolver, num_threads=threads)
+
+
+def _require_no_abort(interpreter: Any, backend: LitertBackend, graph: str) -> None:  # noqa: ANN401
+    if backend.kernels != "reference":
+        return
+    shapes = {detail["index"]: detail["shape"] for detail in interpreter.get_tensor_details()}
+    types = {detail["index"]: np.dtype(detail["dtype"]).name for detail in interpreter.get_tensor_details()}
+    for step in interpreter._get_ops_details():  # noqa: SLF001 - its only list of operators
+        place = step["inputs"][0]
+        if step["op_name"] == "SOFTMAX" and types[place] == "int8" and shapes[place][-1] > _LONGEST_SOFTMAX:
+            found = f"SOFTMAX over {shapes[place][-1]} elements, which ends the process where Σ exp exceeds 512"
+            raise _refusal(backend, graph, found)
+
+
+def _refusal(backend: LitertBackend, graph: str, found: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"Preparing '{graph}' on '{backend.name}'",
+        found=" ".join(found.split())[:300],
+        expected="a file that LiteRT runs",
+        remedy="Choose another backend for this model.",
+    )
 
 
 def _fits(written: Written, shapes: Mapping[str, Shape]) -> bool:

@@ -66,7 +66,7 @@ class TfliteFile:
     """A flatbuffer in the making: tensors, then operators in their order."""
 
     def __init__(self) -> None:
-        self._schema, self._flatbuffers = _libraries()
+        self._schema, self._flatbuffers = tflite_libraries("Writing a TFLite file")
         self._tensors: list[Any] = []
         self._buffers: list[Any] = [self._schema.BufferT()]
         self._operators: list[Any] = []
@@ -163,13 +163,18 @@ def int8_version(operator: str) -> int:
     return _VERSIONS.get(operator, _OTHERS)
 
 
-def _libraries() -> tuple[Any, Any]:
+def tflite_libraries(doing: str) -> tuple[Any, Any]:
+    """The schema of TFLite files, and flatbuffers.
+
+    Raises:
+        UnavailableError: they are not installed.
+    """
     try:
         import flatbuffers
         from ai_edge_litert import schema_py_generated as schema
     except ImportError as error:
         raise UnavailableError(
-            "Writing a TFLite file",
+            doing,
             found=str(error),
             expected="the packages ai-edge-litert and flatbuffers",
             remedy="Install them: pip install 'pytest-qbench[litert]'.",

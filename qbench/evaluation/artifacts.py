@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Executor, Feeds, executed_by, in_slices
-from qbench.errors import InputError
+from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.subject import Subject, read_given
 from qbench.graph import Capabilities, Form, declare_dims, declared_dims, form_of, graph_digest, node_macs, own_copy
 from qbench.metrics import Answers, Likelihoods, OutputKind, Outputs, restored_answers
@@ -187,8 +187,16 @@ def prepare_runners(
     """An executor a graph, for batches of any size; leaving ``stack`` closes them.
 
     Raises:
+        UnsupportedError: a graph holds a TFLite file, and the backend is not LiteRT.
         QbenchError: what ``backend.prepare`` raises.
     """
+    if Form.TFLITE not in backend.capabilities.forms and any(form_of(one) is Form.TFLITE for one in graphs.values()):
+        raise UnsupportedError(
+            f"Running a TFLite file on '{backend.name}'",
+            found="a backend that reads ONNX graphs",
+            expected="litert-reference, litert-builtin or litert-xnnpack",
+            remedy="Choose one of these for this model.",
+        )
     prepared = {name: stack.enter_context(backend.prepare(model, threads=threads)) for name, model in graphs.items()}
     return {name: in_slices(executor, graphs[name]) for name, executor in prepared.items()}
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from qbench.graph.ops import PRODUCTS as PRODUCTS
     from qbench.graph.ops import REFERENCE_KERNEL as REFERENCE_KERNEL
     from qbench.graph.ops import REQUANTIZE as REQUANTIZE
+    from qbench.graph.ops import TFLITE_DOMAIN as TFLITE_DOMAIN
     from qbench.graph.ops import IntegerForm as IntegerForm
     from qbench.graph.ops import Kind as Kind
     from qbench.graph.ops import OpSpec as OpSpec

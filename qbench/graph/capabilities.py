@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 
 class Form(enum.Enum):
-    """The four forms of a graph."""
+    """The forms of a graph; ``TFLITE`` is one node that holds a TFLite file."""
 
     FLOAT = "float"
     QDQ = "qdq"
     QOPERATOR = "qoperator"
     INTEGER = "integer"
+    TFLITE = "tflite"
 
 
 class ZeroPoints(enum.Enum):

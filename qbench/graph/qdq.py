@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.graph.capabilities import Form
-from qbench.graph.ops import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_FORMS
+from qbench.graph.ops import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_FORMS, TFLITE_DOMAIN
 from qbench.graph.query import (
     constant_value,
     input_at,
@@ -327,10 +327,13 @@ _ENGINE_OPERATORS = frozenset(
 def form_of(model: ir.Model) -> Form:
     """The form of ``model``, subgraphs included: the lowest that any node of it has.
 
-    Our integer operators make it integer; integer operators of ONNX or ONNX Runtime, qoperator; QuantizeLinear and its
-    kin, or quantization in float operators, qdq; without any of these it is float.
+    A node that holds a TFLite file makes it tflite; our integer operators, integer; integer operators of ONNX or ONNX
+    Runtime, qoperator; QuantizeLinear and its kin, or quantization in float operators, qdq; without any of these it is
+    float.
     """
     nodes = [node for graph in model.graphs() for node in graph]
+    if any(node.domain == TFLITE_DOMAIN for node in nodes):
+        return Form.TFLITE
     if any(node.domain == INTEGER_DOMAIN for node in nodes):
         return Form.INTEGER
     if any(_is_qoperator(node) for node in nodes):

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from qbench.backends import tflite_products
 from qbench.calibration import Unit, units_of
 from qbench.graph import (
     Form,
@@ -140,12 +141,15 @@ def read_plan(model: ir.Model) -> Plan:
     """What the quantized ``model`` says about its slots, as a plan of its float graph; without a profile.
 
     Args:
-        model: in QDQ or operator form; not touched. Of a float model the plan is empty.
+        model: in QDQ or operator form, or one that holds a TFLite file, whose plan has products and no decisions; not
+            touched. Of a float model the plan is empty.
 
     Raises:
         InputError: a Q or DQ that means nothing: a scale of zero, a DequantizeLinear of reals.
         UnsupportedError: the model cannot be brought to the opset that QDQ is written at.
     """
+    if form_of(model) is Form.TFLITE:
+        return _plan_of_file(model)
     lifted = plannable(model)
     macs = node_macs(lifted)
     decisions: dict[Slot, Decision] = {}
@@ -176,6 +180,24 @@ def read_plan(model: ir.Model) -> Plan:
     )
 
 
+def _plan_of_file(model: ir.Model) -> Plan:
+    """The plan of a TFLite file, which is opaque: the products that it holds, and which of them are on integers."""
+    products = tflite_products(model)
+    return Plan(
+        schema=GIVEN,
+        canonical="default",
+        graph=graph_digest(model),
+        profile="",
+        decisions={},
+        clips={},
+        floats={},
+        macs=sum(one.macs for one in products),
+        integer_mac_count=sum(one.macs for one in products if one.in_integers),
+        node_macs={one.name: one.macs for one in products},
+        integer_nodes=frozenset(one.name for one in products if one.in_integers),
+    )
+
+
 def is_quantized(model: ir.Model) -> bool:
     """Whether ``model`` is a quantized one: it holds integer operators, or its Q/DQ pairs stand around most products.
 
@@ -185,7 +207,9 @@ def is_quantized(model: ir.Model) -> bool:
         What ``read_plan`` raises.
     """
     form = form_of(model)
-    return form in (Form.QOPERATOR, Form.INTEGER) or (form is Form.QDQ and read_plan(model).integer_macs > _QUANTIZED)
+    if form in (Form.QDQ, Form.TFLITE):
+        return read_plan(model).integer_macs > _QUANTIZED
+    return form is not Form.FLOAT
 
 
 def _clip(unit: Unit) -> dict[str, ClipForm]:

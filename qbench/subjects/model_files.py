@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from qbench.backends import load_tflite
 from qbench.errors import InputError, require_type
 from qbench.extension import known_extensions
 from qbench.graph import load_model, operator_catalogue, with_operators
@@ -119,7 +120,9 @@ def only_graph(network: ZooModel) -> ir.Model:
 
 
 def _read_file(path: str) -> ir.Model:
-    """The graph of the file; its nodes know the operators of the known extensions."""
+    """The graph of the file; its nodes know the operators of the known extensions. A TFLite file is one node."""
+    if Path(path).suffix.lower() == ".tflite":
+        return load_tflite(path)
     return with_operators(load_model(path), operator_catalogue(known_extensions()))
 
 
