@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.backends.answers import ANSWERS_PREFIX as ANSWERS_PREFIX
+    from qbench.backends.answers import AnswersBackend as AnswersBackend
+    from qbench.backends.answers import answers_backend as answers_backend
     from qbench.backends.integer import IntegerBackend as IntegerBackend
     from qbench.backends.ort import Level as Level
     from qbench.backends.ort import Optimization as Optimization
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import HasLevels as HasLevels
     from qbench.backends.protocol import HasRuleDigests as HasRuleDigests
     from qbench.backends.protocol import ManySessions as ManySessions
+    from qbench.backends.protocol import Recorded as Recorded
     from qbench.backends.protocol import RemoteBackend as RemoteBackend
     from qbench.backends.protocol import Unoptimized as Unoptimized
     from qbench.backends.protocol import arithmetic_of as arithmetic_of

@@ -27,6 +27,7 @@ from qbench.host import package_versions
 
 if TYPE_CHECKING:
     from qbench.interpreter import Counters
+    from qbench.metrics import AnswerFile
     from qbench.numerics import Arithmetic
 
 
@@ -90,7 +91,7 @@ class Backend(Protocol):
 
     A class that does not inherit from this protocol may omit ``arithmetic``; ``arithmetic_of`` handles that. Optional
     features of a backend are protocols of their own: ``HasRuleDigests``, ``RemoteBackend``, ``Unoptimized``,
-    ``HasLevels``, ``ManySessions``, ``CountsEvents`` and ``Recording``.
+    ``HasLevels``, ``ManySessions``, ``CountsEvents``, ``Recording`` and ``Recorded``.
     """
 
     @property
@@ -211,6 +212,19 @@ class RemoteBackend(Protocol):
 
         This is a method, because before Python 3.12 ``isinstance`` reads the properties of a protocol, and this one may
         start a program.
+        """
+        ...
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """A backend that runs no model: it gives answers that were recorded elsewhere, sample by sample."""
+
+    def recorded(self) -> "AnswerFile":
+        """The answers, opened.
+
+        Raises:
+            InputError: they cannot be read.
         """
         ...
 

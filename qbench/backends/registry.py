@@ -135,9 +135,13 @@ def as_backend(backend: "Backend | str") -> "Backend":
 
 
 def get_backend(name: str) -> "Backend":
-    """The backend called ``name``, installed extensions included.
+    """The backend called ``name``, installed extensions included; ``answers:PATH`` are recorded answers.
 
     Raises:
         InputError: the backend does not exist; the nearest name is suggested.
     """
+    if str(name).startswith("answers:"):
+        from qbench.backends.answers import ANSWERS_PREFIX, answers_backend
+
+        return answers_backend(Path(name.removeprefix(ANSWERS_PREFIX)))
     return catalogue(known_extensions()).get(name)

@@ -264,7 +264,8 @@ class _Places:
     def of(
         cls, suite: "Suite", planned: "Sequence[PlannedCell]", catalogues: "Catalogues", processor: str
     ) -> "_Places":
-        from qbench.backends import RemoteBackend, versions_of
+        from qbench.backends import RemoteBackend
+        from qbench.evaluation import environment_of
         from qbench.judging import EnvironmentClass
 
         named = {EnvironmentClass.parse(text) for text in _conditions(suite)} | {EnvironmentClass(processor)}
@@ -277,8 +278,7 @@ class _Places:
                 of_backend[name] = possible
                 unknown.append(name)
             else:
-                packages = versions_of(backend)
-                of_backend[name] = [EnvironmentClass.of(processor, packages, threads=suite.table.threads)]
+                of_backend[name] = [environment_of(backend, processor, threads=suite.table.threads)]
         return cls(of_backend, tuple(unknown))
 
 

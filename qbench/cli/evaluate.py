@@ -248,7 +248,7 @@ class Evaluated:
 def measure_model(arguments: argparse.Namespace) -> Evaluated:
     """The fp32 measurement, and that of the quantized model when a schema is named or the model came quantized."""
     from qbench.evaluation import RecordingTask, build_subject, environment_here, measure_cell, subject_artifacts
-    from qbench.judging import FP32, GIVEN, Cell
+    from qbench.judging import FP32, GIVEN, RECORDED, Cell
 
     backend = choose_backend(arguments.backend, arguments.python)
     counted = counted_backend(backend) if arguments.counters else None
@@ -270,12 +270,14 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
     subject = replace(subject, model=replace(subject.model, task=kept))
     cache = choose_cache(arguments.cache)
     shared = subject_artifacts(subject, backend, cache)
-    if schema is not None or arguments.fp32:
+    is_recorded = arguments.backend.startswith("answers:")
+    if schema is not None or arguments.fp32 or is_recorded:
         shared.require_float()
     if schema is not None:
         refuse_idle_rules(schema.name, arguments.model, shared.quantized(schema, backend.capabilities).idle_rules)
     measured = []
     more = [(schema.name, schema)] if schema is not None else [(GIVEN, None)] if arguments.fp32 else []
+    more = [(RECORDED, None)] if is_recorded else more
     for name, one in [(FP32, None), *more]:
         runner = shared.fp32_backend if name == FP32 and more else backend
         cell = Cell("eval", subject.model.id, runner.name, name)
@@ -322,7 +324,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "an .npz with an array for each input (or a lone x) and labels y, or a folder of these, one per sample; a "
         ".jsonl with a sample in each line; or the name of a data set",
     )
-    declare_backend(parser)
+    declare_backend(parser, "; or answers:PATH, answers that were recorded elsewhere")
     parser.add_argument(
         "--python",
         metavar="VENV",
@@ -360,6 +362,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: the model, the data or the names are wrong, or the backend does not run it.
     """
+    _refuse_with_answers(arguments)
     if arguments.fp32 and (arguments.schema or arguments.calib):
         raise InputError(
             f"Evaluating '{arguments.model}'",
@@ -396,6 +399,19 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if evaluated.counted is not None:
         print_counters(evaluated.counted)
     return ExitCode.FINE
+
+
+def _refuse_with_answers(arguments: argparse.Namespace) -> None:
+    """Refuse what runs a model together with answers that were recorded elsewhere."""
+    asked = ("schema", "calib", "fp32", "python", "parts", "counters")
+    given = next((name for name in asked if getattr(arguments, name)), None)
+    if given is not None and arguments.backend.startswith("answers:"):
+        raise InputError(
+            f"Evaluating '{arguments.model}'",
+            found=f"--{given} with answers that were recorded elsewhere ({arguments.backend})",
+            expected="the float model, its data and the answers alone",
+            remedy=f"Leave --{given} out.",
+        )
 
 
 def _backend(arguments: argparse.Namespace, measured: "list[Measurement]") -> str:
@@ -439,7 +455,7 @@ def _print(arguments: argparse.Namespace, shared: "SubjectArtifacts", measured: 
         for name, ties in one.ties.items():
             if ties:
                 put(f"{one.cell.schema}: {ties} samples of '{name}' had equal best scores; the lowest class was taken")
-    if quantized:
+    if quantized and not quantized[0].cell.is_recorded:
         _print_plan(*quantized)
 
 
@@ -506,7 +522,16 @@ def _say_output(network: "ZooModel") -> None:
 
 def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
     """One line per metric: float, quantized, change."""
-    header = ("metric", "fp32", "quantized", "of", "change", "95 % interval", "losses", "gains")
+    header = (
+        "metric",
+        "fp32",
+        "recorded" if quantized.cell.is_recorded else "quantized",
+        "of",
+        "change",
+        "95 % interval",
+        "losses",
+        "gains",
+    )
     pairs = zip(fp32.scores, quantized.scores, strict=True)
     print_columns([_score_row(before, after) for before, after in pairs], header)
     put("change and interval in percentage points: minus is a loss")

@@ -83,8 +83,10 @@ def _model(model: Any) -> str:  # noqa: ANN401 - a ZooModel, whose import would 
 
 
 def _backend(backend: Any) -> str:  # noqa: ANN401 - a Backend
-    from qbench.backends import arithmetic_of
+    from qbench.backends import Recorded, arithmetic_of
 
+    if isinstance(backend, Recorded):
+        return f"answers that were recorded elsewhere, in '{backend.recorded().path}'"
     limit = backend.capabilities.max_macs
     forms = ", ".join(sorted(form.value for form in backend.capabilities.forms))
     most = "" if limit is None else f"; up to {limit / 1e6:g} million multiply-accumulates"

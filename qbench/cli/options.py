@@ -76,13 +76,13 @@ def names_of(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def declare_backend(parser: argparse.ArgumentParser) -> None:
-    """``--backend B``: what runs the model."""
+def declare_backend(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """``--backend B``: what runs the model; ``more``: what else it takes."""
     parser.add_argument(
         "--backend",
         metavar="B",
         default="ort-cpu",
-        help="the backend that runs the model: a name, or a .toml with an arithmetic (default: ort-cpu)",
+        help=f"the backend that runs the model: a name, or a .toml with an arithmetic{more} (default: ort-cpu)",
     )
 
 

@@ -5,16 +5,17 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from qbench.backends import Backend, HasRuleDigests, as_backend, get_backend, recording, versions_of
+from qbench.backends import Backend, HasRuleDigests, Recorded, as_backend, get_backend, recording
 from qbench.errors import InputError, UnsupportedError, require_count, require_type
 from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, executed_macs, prepare_runners
+from qbench.evaluation.recorded import environment_of, recorded_answers
 from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import Rewriting, rewrite_note, rewrite_quantized
 from qbench.evaluation.subject import MetricUse, Subject
 from qbench.evaluation.versus_backend import BackendComparison
 from qbench.graph import Form, constant_bytes, values_by_name
 from qbench.host import processor_class
-from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement
+from qbench.judging import FP32, GIVEN, RECORDED, Calibrated, Cell, EnvironmentClass, Measurement
 from qbench.metrics import Against, Answers, Score, packed_answers, score
 from qbench.number_text import counted
 from qbench.storage import Cache
@@ -93,7 +94,7 @@ def measure_cell(
 
         schema = as_schema(schema)
     shared = subject_artifacts(subject, backend)
-    as_it_is = FP32 if shared.subject.given is None else GIVEN
+    as_it_is = RECORDED if isinstance(backend, Recorded) else FP32 if shared.subject.given is None else GIVEN
     name = as_it_is if schema is None else schema.name
     return measure_request(
         Request(
@@ -113,7 +114,7 @@ def measure_cell(
 
 def environment_here(backend: Backend, *, threads: int = 1) -> EnvironmentClass:
     """The class of results of ``backend`` with so many threads on this computer."""
-    return EnvironmentClass.of(processor_class(), versions_of(backend), threads=threads)
+    return environment_of(backend, processor_class(), threads=threads)
 
 
 def subject_artifacts(
@@ -146,6 +147,8 @@ def measure_request(request: Request) -> Measurement:
     subject = shared.subject
     task, timer = subject.model.task, request.timer
     reference = {name: task_answers(task, stored) for name, stored in request.reference.items()}
+    if isinstance(backend, Recorded):
+        return _recorded(request, reference)
     others = () if request.comparator is None else (request.comparator.backend,)
     for runs in (backend, *others, *(() if request.rival is None else (request.rival,))):
         _refuse_slow(subject, runs, shared.macs)
@@ -207,6 +210,26 @@ def measure_request(request: Request) -> Measurement:
             for use in subject.metrics
             if rival and use.metric.against is Against.LABELS and not use.metric.of_run
         ),
+    )
+
+
+def _recorded(request: Request, reference: Mapping[str, Answers]) -> Measurement:
+    """The cell of answers that were recorded elsewhere: they are read and counted, and nothing is run."""
+    started, shared = request.timer(), request.shared
+    answers, today = recorded_answers(request, reference), _of_today(request, reference)
+    subject = shared.subject
+    changed = {name: _changed(subject.data[name].sample_ids, given, reference[name]) for name, given in answers.items()}
+    return Measurement(
+        cell=request.cell,
+        environment=request.environment,
+        scores=tuple(_score(request, use, answers[use.data], today[use.data]) for use in subject.metrics),
+        digests=_digests(shared, None, answers, reference),
+        changed={name: ids[:LISTED] for name, ids in changed.items()},
+        changed_count={name: len(ids) for name, ids in changed.items()},
+        ties={name: given.ties for name, given in answers.items()},
+        macs=shared.macs,
+        seconds={"prepare": 0.0, "inference": round(request.timer() - started, 3)},
+        kept={name: packed_answers(given) for name, given in answers.items()} if request.keeps_answers else {},
     )
 
 

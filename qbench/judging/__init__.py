@@ -8,9 +8,11 @@ if TYPE_CHECKING:
     from qbench.judging.cell import ANY as ANY
     from qbench.judging.cell import FP32 as FP32
     from qbench.judging.cell import GIVEN as GIVEN
+    from qbench.judging.cell import RECORDED as RECORDED
     from qbench.judging.cell import Cell as Cell
     from qbench.judging.cell import EnvironmentClass as EnvironmentClass
     from qbench.judging.cell import class_change as class_change
+    from qbench.judging.cell import recorded_class as recorded_class
     from qbench.judging.drift import NOTHING_ACCEPTED_FOR as NOTHING_ACCEPTED_FOR
     from qbench.judging.drift import Criterion as Criterion
     from qbench.judging.drift import arithmetic_change as arithmetic_change

@@ -13,6 +13,9 @@ FP32 = "fp32"
 GIVEN = "given"
 """The schema of a cell that runs a model which came quantized, as it is."""
 
+RECORDED = "recorded"
+"""The schema of a cell that runs nothing: its answers were recorded elsewhere."""
+
 _NAME = re.compile(r"[a-z0-9_.-]+")
 
 
@@ -47,6 +50,11 @@ class Cell:
     def is_given(self) -> bool:
         """Whether a model that came quantized is run."""
         return self.schema == GIVEN
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether its answers were recorded elsewhere."""
+        return self.schema == RECORDED
 
     def is_named_by(self, pattern: str) -> bool:
         """Whether ``pattern`` is its schema, its backend, or matches its slug (``*`` matches anything)."""
@@ -106,6 +114,19 @@ class EnvironmentClass:
             return True
         named = (condition,) if isinstance(condition, str) else condition
         return self.processor in named or str(self) in named
+
+
+def recorded_class(device: str, versions: Mapping[str, str]) -> EnvironmentClass:
+    """The class of answers that were recorded on ``device``, by software of these versions.
+
+    Names keep letters, digits, dots and underscores; a device also dashes: the others separate the parts of a class.
+    """
+    named = {_word(name, "-"): _word(version) for name, version in versions.items() if version}
+    return EnvironmentClass(_word(device, "-") or "elsewhere", tuple(sorted(named.items())))
+
+
+def _word(text: str, more: str = "") -> str:
+    return re.sub(rf"[^\w.{more}]+", "_", text.strip(), flags=re.ASCII).strip("_")
 
 
 def class_change(old: EnvironmentClass, new: EnvironmentClass) -> str:

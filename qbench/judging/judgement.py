@@ -156,8 +156,8 @@ def judge(
 
 
 def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
-    """Whether enough of the cell is planned in integers to call it quantized; None for an fp32 cell."""
-    if measurement.cell.is_fp32:
+    """Whether enough of the cell is planned in integers to call it quantized; None where nothing is planned."""
+    if measurement.cell.is_fp32 or measurement.cell.is_recorded:
         return None
     if measurement.cell.is_given:
         return Gate(

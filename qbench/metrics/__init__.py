@@ -8,6 +8,16 @@ if TYPE_CHECKING:
     from qbench.metrics.agreement import Differences as Differences
     from qbench.metrics.agreement import count_differences as count_differences
     from qbench.metrics.agreement import unequal as unequal
+    from qbench.metrics.answer_files import AnswerFile as AnswerFile
+    from qbench.metrics.answer_files import AnswerRecord as AnswerRecord
+    from qbench.metrics.answer_files import DataMark as DataMark
+    from qbench.metrics.answer_files import Header as Header
+    from qbench.metrics.answer_files import Provenance as Provenance
+    from qbench.metrics.answer_files import TokenRecord as TokenRecord
+    from qbench.metrics.answer_files import answer_lines as answer_lines
+    from qbench.metrics.answer_files import is_answer_file as is_answer_file
+    from qbench.metrics.answer_files import listed_ids as listed_ids
+    from qbench.metrics.answer_files import open_answers as open_answers
     from qbench.metrics.answers import MILLION as MILLION
     from qbench.metrics.answers import PADDING as PADDING
     from qbench.metrics.answers import AnswerChange as AnswerChange

@@ -63,7 +63,8 @@ class Metric:
     likelihoods of the labels. ``resampled(answers, labels, reference, sources)`` gives the interval of the change where
     the value is not a sum over samples; ``sources`` (n,) numbers the source of each sample, None: each has its own.
     ``resampled`` None: sums are resampled. ``array_labels``: it counts against labels that are arrays
-    (``ArrayLabels``), and not against whole numbers (``Labels``).
+    (``ArrayLabels``), and not against whole numbers (``Labels``). ``depth``: how many of the best
+    classes it looks at.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Metric:
     of_likelihoods: bool = False
     resampled: Resampled | None = None
     array_labels: bool = False
+    depth: int = 1
 
     @property
     def summary(self) -> str:

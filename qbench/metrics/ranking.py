@@ -82,7 +82,7 @@ TOP1 = Metric(
     name="top1", title="Top-1 accuracy", direction=Direction.HIGHER, against=Against.LABELS, count=_count_top1
 )
 TOP5 = Metric(
-    name="top5", title="Top-5 accuracy", direction=Direction.HIGHER, against=Against.LABELS, count=_count_top5
+    name="top5", title="Top-5 accuracy", direction=Direction.HIGHER, against=Against.LABELS, count=_count_top5, depth=5
 )
 RECALL5 = Metric(
     name="recall5",
@@ -91,6 +91,7 @@ RECALL5 = Metric(
     against=Against.LABELS,
     count=_count_recalled5,
     proportion=False,
+    depth=5,
 )
 RECALL10 = Metric(
     name="recall10",
@@ -99,6 +100,7 @@ RECALL10 = Metric(
     against=Against.LABELS,
     count=_count_recalled10,
     proportion=False,
+    depth=10,
 )
 MRR = Metric(
     name="mrr",
@@ -107,6 +109,7 @@ MRR = Metric(
     against=Against.LABELS,
     count=_count_reciprocal,
     proportion=False,
+    depth=_DEEPEST_RANK,
 )
 
 

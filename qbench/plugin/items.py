@@ -151,7 +151,7 @@ def detail_of(config: pytest.Config) -> Detail:
 def localize_command(planned: "PlannedCell") -> str:
     """What to type for the whole finding of a cell, by the names of its suite; empty where the verb cannot."""
     cell, calibration = planned.cell, planned.calibration
-    if cell.is_fp32 or cell.is_given or planned.passes != "none":
+    if cell.is_fp32 or cell.is_given or cell.is_recorded or planned.passes != "none":
         return ""
     return (
         f"qbench localize {cell.model} --backend {cell.backend} --schema {cell.schema} --data {planned.model.data} "

@@ -166,9 +166,9 @@ def _cut(doing: str, full: OpenSuite, lists: dict[str, tuple[str, ...]]) -> Open
 
 
 def _narrowed(table: "ModelTable", lists: dict[str, tuple[str, ...]]) -> "ModelTable":
-    from qbench.judging import FP32, GIVEN
+    from qbench.judging import FP32, GIVEN, RECORDED
 
-    idle = (FP32,) if table.came_quantized else (FP32, GIVEN)
+    idle = (FP32, RECORDED) if table.came_quantized else (FP32, GIVEN, RECORDED)
     schemas = tuple(name for name in lists["schemas"] if name not in idle) if "schemas" in lists else table.schemas
     variants = {} if lists else table.variants
     return replace(table, backends=lists.get("backends", table.backends), schemas=schemas, variants=variants)

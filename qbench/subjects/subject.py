@@ -143,6 +143,7 @@ class Dataset:
             boxes or mask; None: unlabelled.
         content: digest of the raw content (the package's or the files'), known without decoding anything.
         load: the raw sample at an index. classes: the names that the labels come from; None: labels came as numbers.
+        whole: the data set that these samples were picked from; None: it is whole.
 
     Raises:
         InputError: two samples share a name, there are more or fewer sources, clusters or labels than samples, or a
@@ -158,6 +159,7 @@ class Dataset:
     load: Callable[[int], Any]
     classes: ClassNames | None = None
     clusters: tuple[str, ...] | None = None
+    whole: "Dataset | None" = None
 
     def __post_init__(self) -> None:
         count = len(self.sample_ids)
@@ -293,6 +295,7 @@ class Dataset:
         load = self.load
         return replace(
             self,
+            whole=self if self.whole is None else self.whole,
             sample_ids=tuple(self.sample_ids[i] for i in chosen),
             sources=tuple(self.sources[i] for i in chosen),
             clusters=None if self.clusters is None else tuple(self.clusters[i] for i in chosen),

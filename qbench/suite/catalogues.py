@@ -30,6 +30,7 @@ ARITHMETIC_FOLDER = "arithmetics"
 DEVICE_FOLDER = "devices"
 PYTHON_FOLDER = "pythons"
 ENGINE_FOLDER = "engines"
+ANSWERS_FOLDER = "answers"
 WRITTEN_ARITHMETICS = f"{ARITHMETIC_FOLDER}/*.toml"
 """The owner of arithmetics that files next to a suite define."""
 
@@ -61,7 +62,8 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
 
     ``schemas/mine.toml`` is the schema ``mine``, ``arithmetics/mine.toml`` the backend ``integer-mine``,
     ``devices/mine.toml`` the backend ``partitioned-mine``, ``pythons/mine.toml`` the backend ``mine``,
-    ``engines/mine.toml`` the backend ``ep-mine``.
+    ``engines/mine.toml`` the backend ``ep-mine``; ``answers/mine.jsonl``, ``.npz`` or a folder the backend
+    ``answers-mine``.
 
     Raises:
         InputError: two owners define one name.
@@ -141,15 +143,40 @@ def written_extensions(suites: Path) -> tuple[Extension, ...]:
     }
     pythons = {path.stem: partial(_read_python, path) for path in _files(suites / PYTHON_FOLDER)}
     engines = {f"ep-{path.stem}": partial(_read_engine, path) for path in _files(suites / ENGINE_FOLDER)}
+    answers = {
+        f"answers-{_answers_name(path)}": partial(_read_answers, path)
+        for path in _answer_files(suites / ANSWERS_FOLDER)
+    }
     found = (
         Extension(name=f"{SCHEMA_FOLDER}/*.toml", schemas=schemas),
         Extension(name=WRITTEN_ARITHMETICS, arithmetics=arithmetics),
         Extension(name=f"{DEVICE_FOLDER}/*.toml", backends=devices),
         Extension(name=f"{PYTHON_FOLDER}/*.toml", backends=pythons),
         Extension(name=f"{ENGINE_FOLDER}/*.toml", backends=engines),
+        Extension(name=f"{ANSWERS_FOLDER}/*", backends=answers),
     )
-    files = (schemas, arithmetics, devices, pythons, engines)
+    files = (schemas, arithmetics, devices, pythons, engines, answers)
     return tuple(one for one, defined in zip(found, files, strict=True) if defined)
+
+
+def _answer_files(folder: Path) -> list[Path]:
+    """The files and folders of answers; of two with one stem, which would have one name, the second is an error."""
+    found = [] if not folder.is_dir() else sorted(folder.iterdir())
+    answers = [path for path in found if path.suffix in (".jsonl", ".npz") or (path.is_dir() and path.name[0] != ".")]
+    names = [_answers_name(path) for path in answers]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"Reading the answers next to a suite, in '{folder}'",
+            found=f"two of the name '{twice}'",
+            expected="one file or folder for each backend 'answers-NAME'",
+            remedy="Rename one of them.",
+        )
+    return answers
+
+
+def _answers_name(path: Path) -> str:
+    return path.name if path.is_dir() else path.stem
 
 
 def _files(folder: Path) -> list[Path]:
@@ -183,6 +210,12 @@ def _read_engine(path: Path) -> "Backend":
     from qbench.backends import load_provider
 
     return load_provider(path)
+
+
+def _read_answers(path: Path) -> "Backend":
+    from qbench.backends import answers_backend
+
+    return answers_backend(path)
 
 
 def _read_schema(path: Path) -> "Schema":

@@ -12,6 +12,7 @@ from qbench.extension import Catalogue
 from qbench.judging import (
     FP32,
     GIVEN,
+    RECORDED,
     Cell,
     Criterion,
     EnvironmentClass,
@@ -31,6 +32,9 @@ from qbench.suite.settings import (
     variant_of,
 )
 from qbench.suite.suite_file import CalibrationChoice, ModelTable, Suite, When
+
+ANSWERS = "answers-"
+"""Begins the names of backends of answers that were recorded elsewhere: one cell each, whatever the schemas are."""
 
 _VARIANT_KEYS = ("calibration.count", "calibration.data", "schemas", "backends", "passes")
 
@@ -168,6 +172,10 @@ class _Planner:
 def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogues) -> Iterable[PlannedCell]:
     planner = _Planner(doing, suite, model)
     backends = _names(doing, "backend", suite.table.backends if model.backends is None else model.backends, catalogues)
+    for backend in backends:
+        if backend.startswith(ANSWERS):
+            yield planner.plan((backend, RECORDED, ""))
+    backends = tuple(name for name in backends if not name.startswith(ANSWERS))
     if model.came_quantized:
         listed = model.schemas is None or GIVEN in model.schemas  # a Python test may have cut them
         for backend in backends if listed else ():
@@ -265,6 +273,13 @@ def _names(doing: str, kind: str, names: tuple[str, ...], catalogues: Catalogues
 
 def _require(doing: str, catalogue: Catalogue[Any], name: str) -> None:
     if not catalogue.knows(name):
+        if catalogue.kind == "backend" and name.startswith("answers:"):
+            raise InputError(
+                doing,
+                found=f"the backend '{name}'",
+                expected="a name: cells are named by their backends",
+                remedy="Put the file into the folder 'answers' next to the suite, and name it: answers-STEM.",
+            )
         raise catalogue.unknown(name, doing)
 
 

@@ -15,10 +15,18 @@ from pathlib import Path
 import msgspec
 import onnx_ir as ir
 
-from qbench.backends import Backend, versions_of
+from qbench.backends import Backend
 from qbench.diagnosis import RepeatableCell
 from qbench.errors import DamagedError, InputError, NotFetchedError, QbenchError, StoreError, UnsupportedError
-from qbench.evaluation import Comparator, MetricUse, Request, Subject, SubjectArtifacts, measure_request
+from qbench.evaluation import (
+    Comparator,
+    MetricUse,
+    Request,
+    Subject,
+    SubjectArtifacts,
+    environment_of,
+    measure_request,
+)
 from qbench.extension import Catalogue
 from qbench.graph import Operator, with_operators
 from qbench.host import processor_class
@@ -142,7 +150,7 @@ class Bench:
         return self._class_of(self._catalogues.backends.get(backend))
 
     def _class_of(self, backend: Backend) -> EnvironmentClass:
-        return EnvironmentClass.of(self.processor, versions_of(backend), threads=self.suite.table.threads)
+        return environment_of(backend, self.processor, threads=self.suite.table.threads)
 
     def run(self, planned: PlannedCell) -> JudgedCell:
         """Measure and judge one cell; a ``QbenchError`` becomes its outcome, any other error is raised."""
@@ -187,7 +195,7 @@ class Bench:
             cell=cell,
             shared=shared,
             backend=known.backends.get(cell.backend),
-            schema=None if cell.is_fp32 or cell.is_given else known.schemas.get(cell.schema),
+            schema=None if cell.is_fp32 or cell.is_given or cell.is_recorded else known.schemas.get(cell.schema),
             reference=self._reference(planned, shared),
             environment=self.environment(cell.backend),
             rewriting=rewriting_of(planned.passes, known.passes, f"Running '{cell}'"),

@@ -232,7 +232,8 @@ def _unacceptable(baseline: Baseline, measurement: Measurement, rules: Rules) ->
     stale = baseline.expectation(measurement.cell, measurement.digests).what
     if stale:
         return f"the stored fp32 reference does not fit it: {stale}; accept that first (--qbench-accept-fp32)"
-    planned = not measurement.cell.is_fp32 and not measurement.cell.is_given
+    cell = measurement.cell
+    planned = not (cell.is_fp32 or cell.is_given or cell.is_recorded)
     if planned and not measurement.planned_share >= rules.integer_macs:  # so written for NaN
         share = f"{100 * measurement.planned_share:.0f} % of its multiply-accumulates"
         return f"only {share} are planned {measurement.planned_words}"
