@@ -535,6 +535,9 @@ def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
     pairs = zip(fp32.scores, quantized.scores, strict=True)
     print_columns([_score_row(before, after) for before, after in pairs], header)
     put("change and interval in percentage points: minus is a loss")
+    known = {f"{score.n} samples from {score.clusters.sources} sources" for score in quantized.scores if score.clusters}
+    if known:
+        put(f"{', '.join(sorted(known))}: the interval is that of the sources")
 
 
 def _score_row(before: "Score", after: "Score") -> tuple[str, ...]:
@@ -560,11 +563,18 @@ def _against_labels(score: "Score") -> bool:
 
 
 def _interval(score: "Score") -> tuple[float, float] | None:
-    """Tango's interval, for shares against labels: agreement has no change to speak of, an error rate no pairs."""
+    """Tango's interval, or that of the sources, for shares against labels; negative is worse.
+
+    Agreement has no change to speak of, an error rate no pairs.
+    """
     from qbench.judging import paired_interval
+    from qbench.metrics import Direction
 
     if not score.proportion or not _against_labels(score):
         return None
+    if score.clusters is not None:
+        low, high = score.clusters.shown
+        return (low, high) if score.direction is Direction.HIGHER else (-high, -low)
     return paired_interval(score.losses, score.gains, score.n)
 
 

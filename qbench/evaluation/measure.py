@@ -293,9 +293,10 @@ def _of_today(request: Request, reference: Mapping[str, Answers]) -> Mapping[str
 
 
 def _score(request: Request, use: MetricUse, answers: Answers, reference: Answers) -> Score:
-    labels = request.shared.subject.data[use.data].labels
+    data = request.shared.subject.data[use.data]
+    labels = data.labels
     try:
-        return score(use.metric, answers, labels=labels, reference=reference, name=use.name)
+        return score(use.metric, answers, labels=labels, reference=reference, name=use.name, sources=data.drawn_from)
     except ValueError as error:
         usual = answers.usual_metrics if labels is not None else ()
         fitting = [name for name in (*usual, "agreement") if name != use.metric.name]

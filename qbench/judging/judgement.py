@@ -140,7 +140,7 @@ def judge(
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
     worse = name is not None and expectation.accepted[name].is_worse(measurement)
     verdict = _by_gates(measurement, gates, rule, node_id, whole=expectation.whole, worse=worse, rival=rules.rival)
-    verdict = replace(verdict, moved=moved)
+    verdict = replace(verdict, moved=moved, tolerance=tolerance.value if expectation.stored else None)
     verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
         return _quarantined(verdict, quarantine, today)

@@ -116,6 +116,7 @@ class Verdict:
     """``headline`` is one line for a table; ``remedy`` is the next command or action, empty when green.
 
     ``moved``: the values whose calibrated range differs from the accepted one, in the order of the graph.
+    ``tolerance``: of a score, relative to that of fp32; None where the cell is not judged against a stored fp32.
     """
 
     outcome: Outcome
@@ -125,6 +126,7 @@ class Verdict:
     notices: tuple[str, ...] = ()
     remedy: str = ""
     moved: tuple[MovedRange, ...] = ()
+    tolerance: float | None = None
 
 
 # The lines of a verdict about numbers.

@@ -97,8 +97,9 @@ def _sentence(out_of: int, rule: str, proportion: bool, found: Sequence[tuple[Ce
 # Which losses of a run are larger than chance explains among so many cells: a line of information, never a gate.
 #
 # One test per quantized cell that is scored against labels: McNemar's one-sided mid-p of its first metric that is a
-# share of right samples, adjusted over the run by Benjamini and Hochberg. Cells share samples and so depend on each
-# other positively, which the procedure allows (Benjamini and Yekutieli, Ann Stat 29:1165, 2001).
+# share of right samples (where samples share sources, the mid-p of those), adjusted over the run by Benjamini and
+# Hochberg. Cells share samples and so depend on each other positively, which the procedure allows (Benjamini and
+# Yekutieli, Ann Stat 29:1165, 2001).
 
 LEVEL = 0.05
 
@@ -106,7 +107,7 @@ LEVEL = 0.05
 def significant_losses(cells: Sequence[CellView]) -> tuple[tuple[tuple[CellView, float], ...], int]:
     """((cell, adjusted p) of the losses significant at 5 %, the smallest p first; how many cells were tested)."""
     tested = [(cell, metric) for cell in cells if (metric := _tested(cell)) is not None]
-    adjusted = benjamini_hochberg([loss_midp(metric.losses, metric.gains) for _, metric in tested])
+    adjusted = benjamini_hochberg([_loss_p(metric) for _, metric in tested])
     found = [(cell, p) for (cell, _), p in zip(tested, adjusted, strict=True) if p <= LEVEL]
     return tuple(sorted(found, key=lambda pair: (pair[1], pair[0].key))), len(tested)
 
@@ -123,6 +124,14 @@ def significance_notice(cells: Sequence[CellView]) -> str:
         f"{len(found)} of the {counted(tests, 'cell')} scored against labels {verb} more samples than chance explains "
         f"(Benjamini-Hochberg 5 %, for information): {named}{more}."
     )
+
+
+def _loss_p(metric: MetricView) -> float:
+    """One-sided p of "no loss", that of the sources where samples share some."""
+    if metric.clusters is None:
+        return loss_midp(metric.losses, metric.gains)
+    half = metric.clusters.p / 2
+    return half if metric.losses >= metric.gains else 1 - half
 
 
 def _tested(cell: CellView) -> MetricView | None:

@@ -145,8 +145,8 @@ _ALL = (
 )
 COLUMNS: Mapping[str, Column] = MappingProxyType({column.key: column for column in _ALL})
 
-_OUTSIDE_TABLES = ("remedy", "notices", "refusals", "refusal_count", "constant_bytes")
-"""What pages show of a cell outside of tables."""
+_OUTSIDE_TABLES = ("remedy", "notices", "refusals", "refusal_count", "constant_bytes", "tolerance")
+"""What pages show of a cell outside of tables, and in marks."""
 
 READ = tuple(dict.fromkeys((*COMPARED_KEYS, *(name for column in _ALL for name in column.reads), *_OUTSIDE_TABLES)))
 """The fields of a record that a report reads: for its columns, for the comparison of two runs, and outside tables."""

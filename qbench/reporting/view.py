@@ -1,7 +1,6 @@
 """One run and its cells, as a report shows them: values for templates, without HTML, Markdown or colours."""
 
 import math
-import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,9 +14,6 @@ from qbench.tracking import CellRecord, GateRecord, MetricRecord, Run
 # change = value − reference          in the metric's own sense: a lower accuracy is negative
 # worse  = change turned so that positive is always worse
 # used   = worse / |reference − limit|     share of the margin used up; above 1 the gate is broken
-
-_TOLERANCE = re.compile(r"tolerance ([\d.]+) %")
-"""The tolerance in the rule of a cell; a floor and the number of its gate say nothing of it."""
 
 ABSENT = "absent"
 """The outcome of a cell that the newest run did not run, though an earlier one did."""
@@ -100,15 +96,16 @@ class CellView:
     def is_below_tolerance(self) -> bool:
         """Whether it passes by its floor alone: it agrees with fp32 less than its tolerance would allow a score.
 
-        The floor is what was accepted, or the minimum of the suite. ``tolerance`` is that of its rule.
+        The floor is what was accepted, or the minimum of the suite. A cell that is judged without a stored fp32 has no
+        tolerance.
         """
         if self.lead is None or self.record.outcome not in ("passed", "accepted"):
             return False
         gate = next((one for one in self.record.gates if one.metric == self.lead.name), None)
-        found = _TOLERANCE.search(self.record.rule)
-        if gate is None or gate.kind != "floor" or found is None:
+        tolerance = self.record.tolerance
+        if gate is None or gate.kind != "floor" or tolerance is None:
             return False
-        return self.lead.worse > float(found[1]) / 100 * self.lead.reference_value + 1e-9
+        return self.lead.worse > tolerance * self.lead.reference_value + 1e-9
 
     @property
     def is_retrained(self) -> bool:

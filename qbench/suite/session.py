@@ -297,9 +297,16 @@ class Bench:
                 continue
             if known.digest != identity.get(f"data:{use.data}"):
                 continue
-            before, labels = task_answers(shared.subject.model.task, stored), shared.subject.data[use.data].labels
+            before, data = task_answers(shared.subject.model.task, stored), shared.subject.data[use.data]
             with contextlib.suppress(ValueError):  # the metric counts more than the stored answers, or another form
-                lost = score(use.metric, today[use.data], labels=labels, reference=before, name=use.name)
+                lost = score(
+                    use.metric,
+                    today[use.data],
+                    labels=data.labels,
+                    reference=before,
+                    name=use.name,
+                    sources=data.drawn_from,
+                )
                 yield lost, retrained_gate(lost, tolerance, planned.rules.decision)
 
     def acceptance(self, planned: PlannedCell, measurements: Sequence[Measurement]) -> Acceptance | None:

@@ -2,8 +2,10 @@
 
 import contextlib
 import enum
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 
 from qbench.errors import IncomparableError
 from qbench.judging import Cell, EnvironmentClass, arithmetic_change, class_change, mcnemar_midp, paired_interval
@@ -26,16 +28,21 @@ ANOTHER_MODEL = "another model"
 #     at least  max(0, L′ − L) + max(0, G − G′)      at most  min(L′, R − L) + min(G, n − R − G′)
 #
 # The two ends are equal where one of the runs has no loss and no gain. A run file has no labels, so that no more is
-# known; equal predictions are 0 and 0.
+# known; equal predictions are 0 and 0. Where samples share sources, the greater design effect of the two runs widens
+# the interval, and p is that of a normal distribution with that variance: which samples changed is not known.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """How many of ``n`` samples one metric lost and gained from the old run to the new: the least and the most."""
+    """How many of ``n`` samples one metric lost and gained from the old run to the new: the least and the most.
+
+    ``effect``: how many samples prove as much as one that shares its source with no other.
+    """
 
     n: int
     losses: tuple[int, int]
     gains: tuple[int, int]
+    effect: float = 1.0
 
     @property
     def is_exact(self) -> bool:
@@ -44,14 +51,19 @@ class Pairs:
 
     @property
     def midp(self) -> tuple[float, float]:
-        """The least and the greatest McNemar mid-p of "no change"."""
-        low, high = sorted(mcnemar_midp(*both) for both in zip(self.losses, self.gains, strict=True))
+        """The least and the greatest p of "no change": McNemar's mid-p, the normal one where samples share sources."""
+        low, high = sorted(self._p(*both) for both in zip(self.losses, self.gains, strict=True))
         return low, high
+
+    def _p(self, losses: int, gains: int) -> float:
+        if self.effect == 1 or losses == gains:
+            return mcnemar_midp(losses, gains)
+        return 2 * NormalDist().cdf(-abs(losses - gains) / math.sqrt((losses + gains) * self.effect))
 
     @property
     def interval(self) -> tuple[float, float]:
         """The widest 95 % interval of the change in accuracy (Bonett and Price), as fractions; negative is loss."""
-        return paired_interval(self.losses[1], self.gains[1], self.n, method="bonett-price")
+        return paired_interval(self.losses[1], self.gains[1], self.n, method="bonett-price", effect=self.effect)
 
 
 def _pairs(old: MetricRecord, new: MetricRecord) -> Pairs | None:
@@ -67,7 +79,8 @@ def _pairs(old: MetricRecord, new: MetricRecord) -> Pairs | None:
     net = new.losses - old.losses + old.gains - new.gains
     if most < least:  # counts that contradict each other
         return None
-    return Pairs(n=new.n, losses=(least, most), gains=(least - net, most - net))
+    effect = max(1.0 if metric.clusters is None else metric.clusters.effect for metric in (old, new))
+    return Pairs(n=new.n, losses=(least, most), gains=(least - net, most - net), effect=effect)
 
 
 class Relation(enum.Enum):
@@ -325,7 +338,7 @@ def _metrics(old: CellRecord | None, new: CellRecord | None) -> tuple[MetricChan
                 references=(then.reference_hits, now.reference_hits)
                 if then is not None and now is not None and now.against_labels
                 else None,
-                pairs=Pairs(n=pairs.n, losses=(0, 0), gains=(0, 0)) if pairs and same else pairs,
+                pairs=replace(pairs, losses=(0, 0), gains=(0, 0)) if pairs and same else pairs,
             )
         )
     return tuple(changes)

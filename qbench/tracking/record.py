@@ -56,6 +56,7 @@ _OPTIONAL = (
     "idle_rules",
     "unfetched",
     "excused",
+    "tolerance",
 )
 """What is written only where it is not empty."""
 
@@ -108,16 +109,19 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def value_interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the value (Bonett and Price 2012), as fractions.
+        """The 95 % interval of the value (Bonett and Price 2012; that of the sources, where samples share some).
 
         None where losses and gains do not describe the change completely, or make no sense.
         """
         flips = self.losses + self.gains
         if not self.proportion or self.n != self.out_of or flips > self.n or min(self.losses, self.gains) < 0:
             return None
-        low, high = paired_interval(self.losses, self.gains, self.n, method="bonett-price")
-        if self.lower_is_better:
-            low, high = -high, -low
+        if self.clusters is not None:
+            low, high = self.clusters.shown
+        else:
+            low, high = paired_interval(self.losses, self.gains, self.n, method="bonett-price")
+            if self.lower_is_better:
+                low, high = -high, -low
         return max(self.reference_value + low, 0.0), min(self.reference_value + high, 1.0)
 
     @property
@@ -189,6 +193,7 @@ class CellRecord(
             errors.
         metrics: by name, in the order of the suite; empty: the cell was skipped, or could not be measured.
         refusals: the first of ``refusal_count``. calibrated: key and ranges, packed.
+        tolerance: of a score, relative to that of fp32; None where there is no stored fp32, and in older lines.
         unfetched: whether a package that it needs could not be had. excused: the option by which a red outcome is not
             counted as a failure of the run.
         left_out: names of the fields whose values have another type than this version knows; not written.
@@ -231,6 +236,7 @@ class CellRecord(
     idle_rules: tuple[str, ...] = ()
     unfetched: bool = False
     excused: str = ""
+    tolerance: float | None = None
     left_out: tuple[str, ...] = ()
 
     @classmethod
@@ -248,6 +254,7 @@ class CellRecord(
             "gates": verdict.gates,
             "notices": verdict.notices,
             "remedy": verdict.remedy,
+            "tolerance": verdict.tolerance,
         }
         if measurement is not None:
             first = measurement.scores[0]

@@ -9,7 +9,7 @@ from qbench.backends import get_backend
 from qbench.errors import InputError
 from qbench.evaluation import MetricUse, Subject, SubjectArtifacts, measure_cell
 from qbench.judging import EnvironmentClass
-from qbench.metrics import get_metric
+from qbench.metrics import Answers, get_metric
 from qbench.storage import Cache
 from qbench.subjects import Classification, Dataset, ReadyArray, ZooModel
 
@@ -32,18 +32,21 @@ def rows(name, labels):
     return Dataset(id=name, kind="array", sample_ids=ids, sources=ids, labels=labels, content=name, load=lambda i: x[i])
 
 
-def measure(tmp_path, *metrics, labels=((0,), (1,), (2,))):
+def subject_of(scored, *metrics):
     model = ZooModel(
         id="net", graphs={"model": network}, preprocess=ReadyArray(), task=Classification(), origin="a unit matrix"
     )
     uses = tuple(MetricUse(name, get_metric(name), "scored") for name in metrics)
-    subject = Subject(
-        model=model, data={"scored": rows("scored", labels)}, metrics=uses, calibration=rows("spare", None)
-    )
+    return Subject(model=model, data={"scored": scored}, metrics=uses, calibration=rows("spare", None))
+
+
+def measure(tmp_path, *metrics, labels=((0,), (1,), (2,)), sources=None, reference=None):
+    scored = rows("scored", labels)
+    subject = subject_of(scored if sources is None else scored.with_sources(sources), *metrics)
     backend = get_backend("ort-cpu")
     environment = EnvironmentClass("x64-test")
     shared = SubjectArtifacts(subject, Cache(tmp_path / "cache"), backend, str(environment))
-    return measure_cell(shared, backend, None, environment=environment, timer=lambda: 0.0)
+    return measure_cell(shared, backend, None, reference=reference, environment=environment, timer=lambda: 0.0)
 
 
 def test_a_metric_that_fits_is_counted(tmp_path):
@@ -70,3 +73,13 @@ def test_the_example_of_measure_cell_runs():
 
     found = doctest.testmod(measure)
     assert (found.failed, found.attempted) == (0, 7)
+
+
+def test_samples_that_were_drawn_together_are_counted_so(tmp_path):
+    before = {"scored": Answers(np.array([[1, 0, 2], [1, 0, 2], [2, 1, 0]], np.int32))}
+    alone = measure(tmp_path, "top1", reference=before).score("top1")
+    found = measure(tmp_path, "top1", reference=before, sources=["a", "b", "b"]).score("top1")
+    assert (found.losses, found.gains) == (alone.losses, alone.gains) == (0, 1)
+    assert alone.clusters is None
+    assert found.clusters is not None
+    assert found.clusters.sources == 2

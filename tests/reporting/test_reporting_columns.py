@@ -58,6 +58,7 @@ WHOLE = structs.replace(
     kept={"data": "f" * 8},
     **dict.fromkeys(("integer_macs", "weight_macs"), 0.5),
     executed_macs=0.25,
+    tolerance=0.02,
     constant_bytes=5,
     changed={"data": ("1",)},
     compared=Compared(backend="b", elements=9, differing=1),

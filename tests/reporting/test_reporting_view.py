@@ -238,18 +238,20 @@ def test_a_run_without_any_header_is_read(history):
 FLOOR = "agreement@photo_crops"
 
 
-def accepted_cell(schema: str, loss: float, rule: str = "tolerance 2 % (model m)", **more):
+def accepted_cell(schema: str, loss: float, tolerance: float | None = 0.02, **more):
     """A cell whose first gate is an accepted floor of agreement that it meets; ``loss`` × 3 of its samples differ."""
     gate = {"kind": "floor", "metric": FLOOR, "state": "holds", "limit": 0.5, "rule": "accepted floor (baseline)"}
     cell = make_cell("m", "ort-cpu", schema, loss, outcome=Outcome.PASSED)
-    return cell | {"gates": [gate | {"detail": "met"}], "rule": rule} | more
+    return (
+        cell | {"gates": [gate | {"detail": "met"}], "rule": "tolerance 2 % (model m)", "tolerance": tolerance} | more
+    )
 
 
 def test_a_cell_that_passes_by_its_floor_alone_has_another_symbol_on_every_surface():
     low, high = accepted_cell("low", 0.02), accepted_cell("high", 0.002)
-    wide = accepted_cell("wide", 0.02, rule="tolerance 10 % (model m)")
+    wide, alone = accepted_cell("wide", 0.02, tolerance=0.1), accepted_cell("alone", 0.02, tolerance=None)
     failed = accepted_cell("failed", 0.02, outcome="failed")
-    reports = build_reports([make_run([low, high, wide, failed])])
+    reports = build_reports([make_run([low, high, wide, alone, failed])])
     (report,) = reports
     assert [cell.key.schema for cell in report.cells if cell.is_below_tolerance] == ["low"]
     matrix = html_pages(reports)["index.html"].partition("<tbody>")[2]

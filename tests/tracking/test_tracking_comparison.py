@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -81,6 +83,19 @@ def test_both_ends_of_the_range_are_possible(n):
         )
     for reference, old, new, lost in ends.values():
         assert pairs_of(counted(reference, old), counted(reference, new)).losses == (min(lost), max(lost))
+
+
+def test_samples_that_share_sources_show_less_of_a_change():
+    old, new = counted([True] * 400, [True] * 400), counted([True] * 400, [True] * 380 + [False] * 20)
+    ends = {"interval": [-0.08, 0.0], "shown": [-0.09, 0.01], "p": 0.1, "error": 0.02}
+    grouped = new | {"clusters": {"sources": 20, "effect": 4.0} | ends}
+    alone, together = pairs_of(old, new), pairs_of(old, grouped)
+    assert (alone.effect, together.effect) == (1.0, 4.0)
+    assert together.losses == alone.losses == (20, 20)
+    assert together.interval[0] < alone.interval[0] < alone.interval[1] < together.interval[1]
+    assert together.midp[0] == pytest.approx(2 * NormalDist().cdf(-20 / math.sqrt(20 * 4)))
+    same = pairs_of(old, grouped | {"hits": 400, "losses": 0})
+    assert same.midp == (1.0, 1.0)
 
 
 def test_nothing_is_said_of_pairs_without_one_reference_or_samples_of_one_vote_each():
