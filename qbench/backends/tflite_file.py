@@ -306,7 +306,8 @@ class Network:
         graph = self.model.graph
         inputs = [value for value in graph.inputs if value.name not in graph.initializers]
         first = inputs[0].shape if inputs else None
-        self.free = bool(first) and first is not None and not isinstance(first[0], int)
+        has_size = any(float_name(node.op_type) in _FIX_BATCH for node in graph)
+        self.free = bool(first) and first is not None and not isinstance(first[0], int) and not has_size
         asked = list(dict.fromkeys((*(str(value.name) for value in graph.outputs), *taps)))
         self.kept = frozenset(asked)
         fed = [self._input(value) for value in inputs]
@@ -477,10 +478,11 @@ class Network:
         some = next(iter(orders.values()))
         last = last and len(some.shape) == IMAGE
         if last not in orders:
-            orders[last] = self._transposed(name, some, last=last)
+            orders[last] = self.turned(name, some, last=last)
         return orders[last]
 
-    def _transposed(self, name: str, tensor: Tensor, *, last: bool) -> Tensor:
+    def turned(self, name: str, tensor: Tensor, *, last: bool) -> Tensor:
+        """``tensor`` with its channels last or first: a TRANSPOSE, or a RESHAPE where elements keep their order."""
         made = self.new(f"{name}_{'nhwc' if last else 'nchw'}", tensor.shape, tensor.dtype, tensor.grid, last=last)
         _, channels, height, width = tensor.shape
         if channels == 1 or height * width == 1:  # the order of the elements is the same
@@ -594,6 +596,8 @@ class Network:
         return ranks == {IMAGE} and any(True in orders for orders in tensors if orders)
 
 
+_FIX_BATCH = frozenset({"ConvTranspose"})
+"""Operators whose result has its whole shape as a constant in the file."""
 _KEEP_SHAPE = frozenset({"Clip", "QuantizeLinear", "DequantizeLinear", "QLinearRequantize", "Identity", "Softmax"})
 
 

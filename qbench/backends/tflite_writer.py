@@ -59,6 +59,10 @@ from qbench.passes import canonicalize, lower_to_integers
 _SAME, _VALID = 0, 1
 _PER_CHANNEL_DENSE = 12
 """The version of FULLY_CONNECTED that has a scale for each channel."""
+_ACTIVATED = 4
+"""The version of TRANSPOSE_CONV that has a bias and a fused activation."""
+_LINE = 3
+"""The rank of signals, which are pictures of height 1 here."""
 
 
 def write_tflite(
@@ -131,11 +135,16 @@ def _sizes(model: ir.Model, shapes: Mapping[str, Shape] | None, doing: str) -> M
 
 
 def _conv(net: Network, op: Operation) -> None:
-    """CONV_2D and DEPTHWISE_CONV_2D; filters from (O, I, h, w) to (O, h, w, I) and (1, h, w, O)."""
+    """CONV_2D and DEPTHWISE_CONV_2D; filters from (O, I, h, w) to (O, h, w, I) and (1, h, w, O).
+
+    One axis is a picture of height 1, behind a RESHAPE each way.
+    """
     weight, bias = _constants(net, op, 0)
-    if weight.ndim != IMAGE:
+    if weight.ndim not in (_LINE, IMAGE):
         net.refuse(f"weights of {weight.ndim} axes, where TFLite's convolutions have 4")
     data = _operand_of(net, op, last=True)
+    if weight.ndim == _LINE:
+        weight, data = weight[:, :, None], _as_image(net, op, data)
     groups = int_attribute(op.node, "group", 1)
     depthwise = groups == data.shape[1] > 1
     stored = weight.transpose(1, 2, 3, 0) if depthwise else weight.transpose(0, 2, 3, 1)
@@ -147,10 +156,72 @@ def _conv(net: Network, op: Operation) -> None:
     if depthwise:
         settings["depthMultiplier"] = len(weight) // groups
     value, settings["fusedActivationFunction"] = net.fused(op)
-    out = net.result(value, op.grid, last=True, dtype=data.dtype)
+    out = _image_result(net, value, op, data.dtype)
     numbers = [data.number, *_stored_constants(net, op, stored, bias, grids)]
     table = "DepthwiseConv2DOptions" if depthwise else "Conv2DOptions"
     net.emit("DEPTHWISE_CONV_2D" if depthwise else "CONV_2D", (table, settings), numbers, [out.number])
+    _flattened(net, value, op, out)
+
+
+def _conv_transpose(net: Network, op: Operation) -> None:
+    """TRANSPOSE_CONV, filters from (I, O, h, w) to (O, h, w, I); without padding, and a SLICE where there is some.
+
+    The full result has (n − 1) s + k elements along an axis; ONNX takes those from the padding on.
+    """
+    weight, bias = _constants(net, op, 1)
+    if weight.ndim != IMAGE or int_attribute(op.node, "group", 1) != 1 or set(_steps(op.node, "dilations")) != {1}:
+        net.refuse("a transposed convolution that TFLite lacks: of another rank, grouped or dilated")
+    data = _operand_of(net, op, last=True)
+    strides, wanted = _steps(op.node, "strides"), net.shape_of(op.out)
+    full = [(n - 1) * s + k for n, s, k in zip(data.shape[2:], strides, weight.shape[2:], strict=True)]
+    if word_attribute(op.node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        net.refuse("padding that is chosen by the size of the result")
+    first = (ints_attribute(op.node, "pads") or (0, 0))[:2]
+    if any(start + size > have for start, size, have in zip(first, wanted[2:], full, strict=True)):
+        net.refuse("rows behind those that its filter reaches")
+    grids = _grids(op, 0, data)
+    value, activation = net.fused(op)
+    whole = list(wanted[2:]) == full
+    shape = (*wanted[:2], *full)
+    if whole:
+        out = net.result(value, op.grid, last=True, dtype=data.dtype)
+    else:
+        out = net.new(f"{value.name}_full", shape, data.dtype, op.grid, last=True)
+    constants = _stored_constants(net, op, weight.transpose(1, 2, 3, 0), bias, grids)
+    settings = {"padding": _VALID, "strideH": strides[0], "strideW": strides[1]}
+    settings["fusedActivationFunction"] = activation
+    stored = net.index(np.array([shape[0], *shape[2:], shape[1]], np.int32))
+    numbers = [stored, constants[0], data.number, constants[1]]
+    net.emit("TRANSPOSE_CONV", ("TransposeConvOptions", settings), numbers, [out.number], version=_ACTIVATED)
+    if not whole:
+        made = net.result(value, op.grid, last=True, dtype=data.dtype)
+        begin = net.index(np.array([0, *first, 0], np.int32))
+        size = net.index(np.array([wanted[0], *wanted[2:], wanted[1]], np.int32))
+        net.emit("SLICE", ("SliceOptions", {}), [out.number, begin, size], [made.number], key="")
+
+
+def _as_image(net: Network, op: Operation, data: Tensor) -> Tensor:
+    """``data`` (n, c, l) as (n, c, 1, l) with its channels last."""
+    shape = (*data.shape[:2], 1, *data.shape[2:])
+    made = net.new(f"{op.out.name}_image", shape, data.dtype, data.grid)
+    net.reshape(data.number, made, key="")
+    return net.turned(f"{op.out.name}_image", made, last=True)
+
+
+def _image_result(net: Network, value: ir.Value, op: Operation, dtype: str) -> Tensor:
+    """The result of a convolution: ``value`` itself, or the picture of height 1 that it is made of."""
+    shape = net.shape_of(value)
+    if len(shape) == IMAGE:
+        return net.result(value, op.grid, last=True, dtype=dtype)
+    return net.new(f"{value.name}_image", (*shape[:2], 1, *shape[2:]), dtype, op.grid, last=True)
+
+
+def _flattened(net: Network, value: ir.Value, op: Operation, image: Tensor) -> None:
+    """``value`` (n, c, l) of the picture ``image`` (n, c, 1, l); nothing where it is that picture."""
+    if len(net.shape_of(value)) == IMAGE:
+        return
+    turned = net.turned(f"{value.name}_image", image, last=False)
+    net.reshape(turned.number, net.result(value, op.grid, dtype=image.dtype), key="")
 
 
 def _dense(net: Network, op: Operation) -> None:
@@ -241,8 +312,9 @@ def _stored_constants(
 
 
 def _steps(node: ir.Node, name: str) -> tuple[int, int]:
+    """Of both axes; a signal has height 1."""
     given = ints_attribute(node, name) or (1, 1)
-    return given[0], given[1]
+    return (1, given[0]) if len(given) == 1 else (given[0], given[1])
 
 
 def _padded(
@@ -255,6 +327,7 @@ def _padded(
     """
     strides, dilations = _steps(op.node, "strides"), _steps(op.node, "dilations")
     size, out = data.shape[2:], net.shape_of(op.out)[2:]
+    out = (1, *out) if len(out) == 1 else out
     reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, strides, kernel, dilations, strict=True)]
     missing = [max(need - have, 0) for need, have in zip(reach, size, strict=True)]
     before = _before(op.node, missing)
@@ -285,7 +358,10 @@ def _before(node: ir.Node, missing: Sequence[int]) -> tuple[int, ...]:
     if automatic == "SAME_LOWER":
         return tuple(count - count // 2 for count in missing)
     pads = ints_attribute(node, "pads")
-    return pads[: len(missing)] if pads and automatic == "NOTSET" else (0,) * len(missing)
+    if not pads or automatic != "NOTSET":
+        return (0,) * len(missing)
+    before = pads[: len(pads) // 2]
+    return (0,) * (len(missing) - len(before)) + before  # a signal has height 1
 
 
 def _pool(net: Network, op: Operation) -> None:
@@ -589,6 +665,7 @@ _HANDLERS: Mapping[str, Handler] = MappingProxyType(
         "Clip": _clip,
         "Concat": _concat,
         "Conv": _conv,
+        "ConvTranspose": _conv_transpose,
         "DequantizeLinear": _dequantize,
         "Flatten": _reshape,
         "Gemm": _dense,

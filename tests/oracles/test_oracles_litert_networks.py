@@ -20,7 +20,7 @@ from qbench.subjects.operators import get_operator, list_operators
 
 pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("litert")]
 NAMES = {Kernels.REFERENCE: "reference", Kernels.OPTIMIZED: "builtin", Kernels.XNNPACK: "xnnpack"}
-REFUSED = {"ConvTranspose", "Div", "Gelu"}
+REFUSED = {"Div", "Gelu"}
 
 
 def integers_of(model: ir.Model) -> list[str]:
@@ -35,6 +35,52 @@ def quantized_digits(schema: str) -> tuple[ir.Model, dict[str, np.ndarray]]:
     (feeds,) = samples.batches(64)
     graph = subject.graphs["model"]()
     return quantize_model(graph, make_plan(graph, calibrate(graph, [feeds]), schema)), dict(feeds)
+
+
+@pytest.mark.parametrize("kernels", list(Kernels))
+@pytest.mark.parametrize("name", [one for one in list_operators() if "one_dimension" in one or "convtranspose" in one])
+def test_signals_and_transposed_convolutions(name, kernels) -> None:
+    model, feeds = operator_graph(get_operator(name)), dict(operator_feeds(get_operator(name)))
+    with get_backend(f"litert-{NAMES[kernels]}").prepare(model) as engine:
+        theirs = engine.run(feeds)
+        assert {one.precision for one in executed_by(engine).values()} >= {"int8"}
+    with get_backend(f"integer-{MACHINES[kernels]}").prepare(model) as interpreter:
+        ours = interpreter.run(feeds)
+    assert all(np.array_equal(ours[key], theirs[key]) for key in ours)
+
+
+def transposed(**attributes) -> ir.Model:
+    """A float transposed convolution of pictures of 4×5, with these attributes."""
+    weight = np.random.default_rng(3).normal(size=(2, 3, 3, 3)).astype(np.float32)
+    nodes = [helper.make_node("ConvTranspose", ["x", "w"], ["y"], "up", **attributes)]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["N", 2, 4, 5]), ("y", None))
+    ]
+    tensors = [helper.make_tensor("w", TensorProto.FLOAT, weight.shape, weight.reshape(-1))]
+    made = helper.make_graph(nodes, "g", ends[:1], ends[1:], tensors)
+    return ir.from_proto(helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"strides": [2, 2]},
+        {"strides": [2, 3], "pads": [1, 0, 0, 2]},
+        {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]},
+    ],
+)
+def test_a_float_transposed_convolution_is_onnxs(attributes) -> None:
+    model, x = transposed(**attributes), np.random.default_rng(5).normal(size=(3, 2, 4, 5)).astype(np.float32)
+    with get_backend("litert-builtin").prepare(model) as engine, get_backend("ort-cpu").prepare(model) as expected:
+        np.testing.assert_allclose(engine.run({"x": x})["y"], expected.run({"x": x})["y"], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(engine.run({"x": x[:1]})["y"], expected.run({"x": x[:1]})["y"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("attributes", [{"dilations": [2, 2]}, {"output_padding": [1, 1], "strides": [2, 2]}])
+def test_a_transposed_convolution_that_tflite_lacks_is_refused(attributes) -> None:
+    with pytest.raises(UnsupportedError):
+        write_tflite(transposed(**attributes))
 
 
 @pytest.mark.parametrize("kernels", [Kernels.REFERENCE, Kernels.XNNPACK])
