@@ -8,6 +8,7 @@ from statistics import NormalDist
 
 from qbench.judging.format import apart
 from qbench.metrics import Direction, Score, paired_interval, tango_statistic
+from qbench.number_text import counted
 
 # McNemar's mid-p tests whether there is any change; the intervals (``metrics.paired``) bound its size. Formula:
 # Fagerland, Lydersen and Laake, BMC Med Res Methodol 13:91 (2013), mid-p.
@@ -67,24 +68,30 @@ class Evidence(enum.Enum):
     INCONCLUSIVE = "inconclusive"
 
 
-def margin_evidence(losses: int, gains: int, n: int, margin: float, *, alpha: float = ALPHA) -> Evidence:
+def margin_evidence(
+    losses: int, gains: int, n: int, margin: float, *, alpha: float = ALPHA, effect: float = 1.0
+) -> Evidence:
     """What ``losses`` and ``gains`` among ``n`` samples show about a drop of ``margin``, a fraction from 0 on.
 
-    A margin of the whole score or more admits everything.
+    A margin of the whole score or more admits everything. ``effect`` ≥ 1: how many of the samples prove as much as one
+    sample of a source of its own (``Clusters.effect``).
 
     Raises:
-        ValueError: impossible counts, margin or error.
+        ValueError: impossible counts, margin, error or effect.
     """
     if n < 1 or min(losses, gains) < 0 or losses + gains > n:
         raise ValueError(f"{losses} losses and {gains} gains among {n} samples are impossible")
     if not 0 <= margin < math.inf or not 0 < alpha < 0.5:
         raise ValueError(f"a margin of {margin} at an error of {alpha} is impossible")
+    if not 1 <= effect < math.inf:
+        raise ValueError(f"an effect of {effect} is impossible: it is at least 1")
     if margin >= 1:
         return Evidence.PASS
     z = NormalDist().inv_cdf(1 - alpha)
-    if tango_statistic(losses, gains, n, -margin) > z:
+    lost, gained, count = losses / effect, gains / effect, n / effect
+    if tango_statistic(lost, gained, count, -margin) > z:
         return Evidence.PASS
-    worse = tango_statistic(losses, gains, n, -margin, less=_HALF_A_SAMPLE) < -z
+    worse = tango_statistic(lost, gained, count, -margin, less=_HALF_A_SAMPLE) < -z
     return Evidence.FAIL if worse else Evidence.INCONCLUSIVE
 
 
@@ -102,7 +109,8 @@ def interval_evidence(low: float, high: float, margin: float) -> Evidence:
 #     deciding  n ≥ (z₀.₉₅ + z₀.₈)² π / (m − d)²       the same, if drops of d go on: PASS where d < m, else FAIL
 #
 # π is the share of samples that changed between right and wrong. A sample with few changes estimates π badly, so it is
-# estimated as by Bonett and Price: one loss, one gain and two samples are added.
+# estimated as by Bonett and Price: one loss, one gain and two samples are added. With a design effect E of samples that
+# share sources, n/E samples detect, and E times as many are needed: more sources of the same sizes.
 
 _TWO_SIDED = NormalDist().inv_cdf(0.975)
 _ONE_SIDED = NormalDist().inv_cdf(1 - ALPHA)
@@ -116,7 +124,7 @@ def changed_share(losses: int, gains: int, n: int) -> float:
     return (losses + gains + 2) / (n + 2)
 
 
-def detectable_drop(share: float, n: int) -> float:
+def detectable_drop(share: float, n: float) -> float:
     """The smallest drop, a fraction, that ``n`` samples detect four times in five when ``share`` of them change.
 
     No more than ``share`` can be lost; a larger drop needs a larger share. 1 where the sample is too small for any.
@@ -128,7 +136,7 @@ def detectable_drop(share: float, n: int) -> float:
     return high
 
 
-def _finds(drop: float, share: float, n: int) -> bool:
+def _finds(drop: float, share: float, n: float) -> bool:
     changed = max(share, drop)
     return math.sqrt(n) * drop >= _TWO_SIDED * math.sqrt(changed) + _POWER * math.sqrt(changed - drop * drop)
 
@@ -212,9 +220,11 @@ class LossEvidence:
     Args:
         evidence: about the margin.
         low, high: the interval for display. interval: which it is, e.g. ``Bonett-Price 95 %``.
-        midp: McNemar's two-sided mid-p of "no change at all"; None of what is no share of samples.
+        midp: McNemar's two-sided mid-p of "no change at all", or by the signs of sources; None of what is no share of
+            samples.
         detectable: the smallest drop that the sample would detect four times in five.
-        needed: how many samples without a loss would prove the margin; None: no number would.
+        needed: how many samples without a loss would prove the margin; None: no number would. Of samples that share
+            sources: how many from sources as large as these.
         deciding: how many samples that lose and gain as these do would decide; None: these decide, or no number does.
     """
 
@@ -229,17 +239,39 @@ class LossEvidence:
 
     def text(self, score: Score) -> str:
         """The evidence in one line, for the sample of ``score``."""
-        midp = "" if self.midp is None else f", any change p {self.midp:.2g} (McNemar mid-p)"
+        test = "McNemar mid-p" if score.clusters is None else "sign flips by source"
+        midp = "" if self.midp is None else f", any change p {self.midp:.2g} ({test})"
+        if score.clusters is not None and score.clusters.sources == 1:
+            return f"{self.evidence.value.upper()}: {sample_text(score)} prove nothing about others"
         needs = "no number of samples proves a margin of 0"
         if self.needed is not None:
-            needs = f"the margin needs {self.needed} samples without a loss"
+            needs = f"the margin needs {amount_text(score, self.needed)} without a loss"
         if self.deciding is not None:
-            needs += f", {self.deciding} samples like these decide"
+            needs += f", {amount_text(score, self.deciding)} like these decide"
         return (
             f"{self.evidence.value.upper()} ({self.interval} {_signed(score, self.low)} to {_signed(score, self.high)} "
             f"{_unit(score)}{midp}); "
-            f"{score.n} samples detect a drop of {apart(score, self.detectable)}, {needs}"
+            f"{sample_text(score)} detect a drop of {apart(score, self.detectable)}, {needs}"
         )
+
+
+def sample_text(score: Score) -> str:
+    """``500 samples``, or ``500 samples from 20 sources``."""
+    text = f"{score.n} samples"
+    return text if score.clusters is None else f"{text} from {counted(score.clusters.sources, 'source')}"
+
+
+def amount_text(score: Score, samples: int) -> str:
+    """So many samples: ``9874 samples``; of samples that share sources ``120 more sources``, or ``12 sources``."""
+    if score.clusters is None:
+        return f"{samples} samples"
+    more = sources_for(score, samples) - score.clusters.sources
+    return f"{counted(more, 'more source')}" if more > 0 else counted(more + score.clusters.sources, "source")
+
+
+def sources_for(score: Score, samples: int) -> int:
+    """How many sources, as large as those of ``score``, have so many samples; of samples of their own: as many."""
+    return samples if score.clusters is None else math.ceil(samples * score.clusters.sources / score.n)
 
 
 def shown_by(score: Score, margin: float) -> LossEvidence | None:
@@ -247,30 +279,50 @@ def shown_by(score: Score, margin: float) -> LossEvidence | None:
 
     None for a metric that is not a share of samples and has no bootstrap interval.
     """
+    if score.clusters is not None and score.clusters.sources == 1:
+        return _of_one_source()
     if score.proportion and score.out_of == score.n:
         return _by_counts(score, margin)
     return None if score.interval is None else _by_resamples(score, score.interval, margin)
 
 
+def _of_one_source() -> LossEvidence:
+    return LossEvidence(
+        evidence=Evidence.INCONCLUSIVE,
+        low=-1.0,
+        high=1.0,
+        interval="one source",
+        midp=None,
+        detectable=1.0,
+        needed=None,
+    )
+
+
 def _by_counts(score: Score, margin: float) -> LossEvidence:
-    low, high = paired_interval(score.losses, score.gains, score.n, method="bonett-price")
-    share = changed_share(score.losses, score.gains, score.n)
-    evidence = margin_evidence(score.losses, score.gains, score.n, margin)
-    is_open = evidence is Evidence.INCONCLUSIVE
+    clusters = score.clusters
+    if clusters is None:
+        effect, midp, interval = 1.0, mcnemar_midp(score.losses, score.gains), "Bonett-Price 95 %"
+        low, high = paired_interval(score.losses, score.gains, score.n, method="bonett-price")
+    else:
+        effect, midp, interval = clusters.effect, clusters.p, "Bonett-Price 95 % by source"
+        low, high = _better_is_more(score, clusters.shown)
+    share, drop = changed_share(score.losses, score.gains, score.n), score.drop / score.out_of
+    evidence = margin_evidence(score.losses, score.gains, score.n, margin, effect=effect)
+    needed = samples_needed(share, margin)
     return LossEvidence(
         evidence=evidence,
         low=low,
         high=high,
-        interval="Bonett-Price 95 %",
-        midp=mcnemar_midp(score.losses, score.gains),
-        detectable=detectable_drop(share, score.n),
-        needed=samples_needed(share, margin),
-        deciding=samples_deciding(share, score.drop / score.out_of, margin, score.n) if is_open else None,
+        interval=interval,
+        midp=midp,
+        detectable=detectable_drop(share, score.n / effect),
+        needed=None if needed is None else math.ceil(needed * effect),
+        deciding=samples_deciding(share * effect, drop, margin, score.n) if evidence is Evidence.INCONCLUSIVE else None,
     )
 
 
 def _by_resamples(score: Score, interval: tuple[float, float], margin: float) -> LossEvidence:
-    low, high = interval if score.direction is Direction.HIGHER else (-interval[1], -interval[0])
+    low, high = _better_is_more(score, interval)
     spread = spread_of(low, high)
     evidence = interval_evidence(low, high, margin)
     is_open = evidence is Evidence.INCONCLUSIVE
@@ -278,7 +330,7 @@ def _by_resamples(score: Score, interval: tuple[float, float], margin: float) ->
         evidence=evidence,
         low=low,
         high=high,
-        interval="paired bootstrap 90 %",
+        interval="paired bootstrap 90 %" if score.clusters is None else "paired bootstrap 90 % by source",
         midp=None,
         detectable=detectable_by_spread(spread),
         needed=samples_by_spread(spread, score.n, margin),
@@ -286,6 +338,10 @@ def _by_resamples(score: Score, interval: tuple[float, float], margin: float) ->
         if is_open
         else None,
     )
+
+
+def _better_is_more(score: Score, interval: tuple[float, float]) -> tuple[float, float]:
+    return interval if score.direction is Direction.HIGHER else (-interval[1], -interval[0])
 
 
 def _signed(score: Score, change: float) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from qbench.judging.format import apart, valued
 from qbench.judging.measurement import Measurement
-from qbench.judging.statistics import DecisionRule, Evidence, LossEvidence
+from qbench.judging.statistics import DecisionRule, Evidence, LossEvidence, amount_text, sample_text
 from qbench.metrics import Against, Direction, Score
 
 
@@ -212,11 +212,13 @@ def wanting(measurement: Measurement, gate: Gate) -> str:
     score = measurement.score(gate.metric)
     assert gate.shown is not None
     assert gate.limit is not None
-    found = f"{score.metric}: {score.n} samples detect a drop of {apart(score, gate.shown.detectable)}"
+    found = f"{score.metric}: {sample_text(score)} detect a drop of {apart(score, gate.shown.detectable)}"
+    if score.clusters is not None and score.clusters.sources == 1:
+        return f"{score.metric}: {sample_text(score)} prove nothing about others; more sources are needed"
     if gate.shown.deciding is None:
         return f"{found}; the loss equals the margin, so more samples like these decide nothing"
     lost = abs(score.reference_value - gate.limit) < score.drop / score.out_of
-    return f"{found}; with {gate.shown.deciding} samples like these it would {'FAIL' if lost else 'PASS'}"
+    return f"{found}; with {amount_text(score, gate.shown.deciding)} like these it would {'FAIL' if lost else 'PASS'}"
 
 
 def _with_margin(score: Score, gate: Gate) -> str:

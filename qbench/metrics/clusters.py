@@ -1,5 +1,6 @@
 """Samples that share sources: what they prove about a change, from the sums of each source."""
 
+import functools
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -14,22 +15,25 @@ from qbench.metrics.scores import Clusters
 # n samples of G sources; b of them count no more, c only now. Source g has n_g samples, and the sum s_g of its changes;
 # the change of the share, d = Σ s_g / n, is a ratio of sums.
 #
-#     V = G/(G−1) Σ (s_g − n_g d)² / n²        its variance between sources        (Cochran 1977, section 9A)
-#     D = V / ((b + c − n d²) / n²)            the design effect
+#     S = G/(G−1) Σ (s_g − n_g d)² / (b + c − n d²)    the design effect that the sources show (Cochran 1977, ch. 6)
+#     W = Σ n_g² / n                                   that of sources whose samples all change alike
+#     D = (b + c + λ W) / ((b + c)/S + λ)              what is taken: S where many sources changed, W where none did
+#     E = D (t/z)²                                     t: Student's, of ν degrees of freedom
 #
-# Shares: paired intervals of b/E, c/E and n/E, E = D (t/z)² with t of Student's distribution with G − 1 degrees of
-# freedom: Rao and Scott, Biometrics 48:577 (1992), and Korn and Graubard, Survey Methodology 24:193 (1998).
+# The paired intervals are those of b/E, c/E and n/E (Rao and Scott, Biometrics 48:577, 1992; with t: Korn and Graubard,
+# Survey Methodology 24:193, 1998). λ = 6 S / (b + c): sources that change as a whole, which a sample with few changes
+# may not have met. ν = (Σ v_g)² / Σ v_g² − 1 (Satterthwaite), v_g the variance of s_g by D: G − 1 for equal sizes.
+# ``benchmarks/cluster_coverage.py`` compares this with others (``docs/evidence/clusters.md``).
 
+_UNMET = 6.0
+"""λ of one effective change: the least even number for which wrong PASS stays at 6 %."""
 _EXACT = 20_000_000
 """Steps for which the distribution of sign flips is counted exactly: about 20 ms."""
+_LEAST_FREEDOM = 0.5
 _NODES = 60
 _BISECTIONS = 50
-_UNSEEN = 2
-"""Sources that change as a whole, added to the changed ones: few of them estimate the design effect badly."""
 _SHOWN = 0.95
-_ANY = (-1.0, 1.0)
-_Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-_Z_SHOWN = NormalDist().inv_cdf((1 + _SHOWN) / 2)
+_ANYTHING = (-1.0, 1.0)
 
 
 def source_numbers(sources: Sequence[str] | None, n: int) -> npt.NDArray[np.intp] | None:
@@ -69,24 +73,31 @@ def flip_midp(sums: npt.NDArray[np.int64]) -> float:
     return float(min(1.0, 2 * chances[:fewer].sum() + chances[fewer]))
 
 
-def student_quantile(chance: float, freedom: float) -> float:
-    """The point under which Student's t of ``freedom`` ≥ 1 degrees of freedom lies with ``chance`` in [½, 1).
+def student_above(point: float, freedom: float) -> float:
+    """The chance of Student's t of ``freedom`` > 0 degrees of freedom to exceed ``point`` ≥ 0.
 
     With t = √ν tan θ the density is ∝ cos θ to the power of ν − 1, which Gauss's 60 points integrate to 1e-9.
     """
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = _gauss()
     constant = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
+    half = math.atan(point / math.sqrt(freedom)) / 2
+    return max(0.0, 0.5 - constant * half * float(weights @ np.cos(half * (1 + nodes)) ** (freedom - 1)))
 
-    def above(point: float) -> float:
-        half = math.atan(point / math.sqrt(freedom)) / 2
-        return 0.5 - constant * half * float(weights @ np.cos(half * (1 + nodes)) ** (freedom - 1))
 
+@functools.cache
+def _gauss() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return nodes, weights
+
+
+def student_quantile(chance: float, freedom: float) -> float:
+    """The point that Student's t of ``freedom`` > 0 degrees of freedom is under with ``chance`` in [½, 1)."""
     low, high = 0.0, 1.0
-    while above(high) > 1 - chance:
+    while student_above(high, freedom) > 1 - chance:
         low, high = high, 2 * high
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if above(middle) > 1 - chance else (low, middle)
+        low, high = (middle, high) if student_above(middle, freedom) > 1 - chance else (low, middle)
     return high
 
 
@@ -99,46 +110,92 @@ def clustered(changes: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp]) -> 
     """
     n = len(changes)
     sizes = np.bincount(numbers)
-    sums = np.bincount(numbers, weights=changes).astype(np.int64)
-    count, fewer, more = len(sizes), int((changes < 0).sum()), int((changes > 0).sum())
-    change = (more - fewer) / n
-    if count < 2:
-        return Clusters(sources=count, effect=float(n), interval=_ANY, shown=_ANY, p=1.0, error=1.0)
-    between = count / (count - 1) * float(((sums - sizes * change) ** 2).sum())
-    whole = float((sizes.astype(np.float64) ** 2).sum()) / n
-    within = fewer + more - n * change * change
-    changed = np.count_nonzero(np.bincount(numbers, weights=np.abs(changes)))
-    seen = between / within if within else whole
-    effect = max(1.0, (changed * seen + _UNSEEN * whole) / (changed + _UNSEEN))
-    decides, shows = (effect * _wider(count, confidence) for confidence in (CONFIDENCE, _SHOWN))
+    if len(sizes) == 1:
+        return _of_one_source(n)
+    sums = np.bincount(numbers, weights=changes).astype(np.float64)
+    fewer, more = int((changes < 0).sum()), int((changes > 0).sum())
+    effect, freedom = design_effect(sizes.astype(np.float64), sums, fewer + more)
+    decides, shows = (effect * _wider(confidence, freedom) for confidence in (CONFIDENCE, _SHOWN))
+    # without a change, or with nothing else, the variance is that of one change more
+    spread = max(fewer + more - (more - fewer) ** 2 / n, 1 - 1 / n)
     return Clusters(
-        sources=count,
+        sources=len(sizes),
         effect=decides,
         interval=paired_interval(fewer, more, n, confidence=CONFIDENCE, effect=decides),
         shown=paired_interval(fewer, more, n, method="bonett-price", effect=shows),
-        p=flip_midp(sums),
-        error=math.sqrt((fewer + more - n * change * change) * effect) / n,
+        p=flip_midp(sums.astype(np.int64)),
+        error=math.sqrt(spread * effect) / n,
     )
 
 
-def resampled(change: float, numbers: npt.NDArray[np.intp], interval: tuple[float, float]) -> Clusters:
+def design_effect(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float64], changed: int) -> tuple[float, float]:
+    """D and ν of two or more sources.
+
+    Args:
+        sizes: (G,) samples of each. sums: (G,) of their changes. changed: b + c, how many samples changed.
+    """
+    count, n = len(sizes), float(sizes.sum())
+    change = float(sums.sum()) / n
+    whole = float((sizes**2).sum()) / n
+    within = changed - n * change * change
+    effect = whole
+    if within > 0:
+        seen = max(1.0, count / (count - 1) * float(((sums - sizes * change) ** 2).sum()) / within)
+        effective = changed / seen
+        unmet = _UNMET / effective
+        effect = (changed + unmet * whole) / (effective + unmet)
+    alike = min(1.0, (effect - 1) / (whole - 1)) if whole > 1 else 0.0
+    variances = sizes * (1 + (sizes - 1) * alike)
+    return effect, max(float(variances.sum()) ** 2 / float((variances**2).sum()) - 1, _LEAST_FREEDOM)
+
+
+def resampled(
+    change: float, rows: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp], interval: tuple[float, float]
+) -> Clusters:
     """What the samples of any other metric prove, whose ``change`` has the 90 % ``interval`` by resampled sources.
 
-    ``numbers``: as of ``clustered``.
+    ``rows`` (n, 4): hits and out_of now, hits and out_of before, of every sample. ``numbers``: as of ``clustered``.
     """
-    error = (interval[1] - interval[0]) / (2 * _Z)
-    low, high = (change + (end - change) * _Z_SHOWN / _Z for end in interval)
+    count = int(numbers.max()) + 1
+    if count == 1:
+        return _of_one_source(len(rows))
+    low, high = (quantile_of(confidence, count) for confidence in (CONFIDENCE, _SHOWN))
+    error = (interval[1] - interval[0]) / (2 * low)
+    now, out_of, before, out_of_before = rows.sum(axis=0).astype(np.float64)
+    parts = (rows[:, 0] - rows[:, 1] * now / out_of) / out_of
+    parts -= (rows[:, 2] - rows[:, 3] * before / out_of_before) / out_of_before
+    alone = float((parts**2).sum())
+    between = float((np.bincount(numbers, weights=parts) ** 2).sum()) * count / (count - 1)
     return Clusters(
-        sources=int(numbers.max()) + 1,
-        effect=1.0,
+        sources=count,
+        effect=max(1.0, between / alone) if alone else 1.0,
         interval=interval,
-        shown=(low, high),
-        p=2 * NormalDist().cdf(-abs(change) / error) if error else 1.0,
+        shown=(change + (interval[0] - change) * high / low, change + (interval[1] - change) * high / low),
+        p=2 * student_above(abs(change) / error, count - 1) if error else 1.0,
         error=error,
     )
 
 
-def _wider(count: int, confidence: float) -> float:
-    """(t/z)² of ``count`` sources: by how much the variance counts more because it is estimated from so few."""
+def widened(interval: tuple[float, float], change: float, count: int) -> tuple[float, float]:
+    """The 90 % ``interval`` of ``change`` by resampling ``count`` sources, widened to what so few can prove.
+
+    Resampled sums vary too little by (G − 1)/G, and t counts instead of z (Hesterberg, Am Stat 69:371, 2015).
+    """
+    factor = _wider(CONFIDENCE, count - 1) ** 0.5 * math.sqrt(count / (count - 1))
+    return change + (interval[0] - change) * factor, change + (interval[1] - change) * factor
+
+
+def quantile_of(confidence: float, count: int) -> float:
+    """Student's t of the two-sided ``confidence`` for ``count`` sources."""
+    return student_quantile((1 + confidence) / 2, count - 1)
+
+
+def _of_one_source(n: int) -> Clusters:
+    """One source proves nothing about others."""
+    return Clusters(sources=1, effect=float(n), interval=_ANYTHING, shown=_ANYTHING, p=1.0, error=1.0)
+
+
+def _wider(confidence: float, freedom: float) -> float:
+    """(t/z)²: by how much the variance counts more because it is estimated."""
     chance = (1 + confidence) / 2
-    return (student_quantile(chance, count - 1) / NormalDist().inv_cdf(chance)) ** 2
+    return (student_quantile(chance, freedom) / NormalDist().inv_cdf(chance)) ** 2

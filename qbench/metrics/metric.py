@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import Answers
-from qbench.metrics.clusters import clustered, resampled, source_numbers
+from qbench.metrics.clusters import clustered, resampled, source_numbers, widened
 from qbench.metrics.resampling import by_source, change_interval, with_unmet
 from qbench.metrics.scores import Against, Clusters, Direction, Score
 
@@ -147,7 +147,8 @@ def score(
     recompute = metric.resampled
     own = None if recompute is None else lambda: recompute(answers, labels or (), reference, numbers)
     rows = np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1)
-    interval = _interval(metric, rows, own, numbers)
+    change = (hits - reference_hits) / out_of
+    interval = _interval(metric, rows, own, numbers, change)
     return Score(
         metric=name or metric.name,
         direction=metric.direction,
@@ -162,9 +163,7 @@ def score(
         losses=int((better < 0).sum()),
         gains=int((better > 0).sum()),
         interval=interval,
-        clusters=None
-        if numbers is None
-        else _clusters(metric, rows, numbers, interval, (hits - reference_hits) / out_of),
+        clusters=None if numbers is None else _clusters(metric, rows, numbers, interval, change),
     )
 
 
@@ -177,7 +176,7 @@ def _clusters(
 ) -> Clusters | None:
     if metric.proportion:
         return clustered(rows[:, 0] - rows[:, 2], numbers) if (rows[:, 1] == 1).all() else None
-    return None if interval is None else resampled(change, numbers, interval)
+    return None if interval is None else resampled(change, rows, numbers, interval)
 
 
 def _interval(
@@ -185,12 +184,16 @@ def _interval(
     rows: npt.NDArray[np.int64],
     own: Callable[[], tuple[float, float] | None] | None,
     sources: npt.NDArray[np.intp] | None,
+    change: float,
 ) -> tuple[float, float] | None:
-    """Of the change, from ``rows`` as ``change_interval`` takes them, or by the metric's ``own`` way to resample."""
+    """Of ``change``, from ``rows`` as ``change_interval`` takes them, or by the metric's ``own`` way to resample."""
     if own is not None:
         found = own()
     elif metric.proportion or metric.against is not Against.LABELS:
         return None
     else:
         found = change_interval(rows, sources)
-    return None if found is None else with_unmet(found, rows if sources is None else by_source(rows, sources))
+    if found is None or sources is None:
+        return None if found is None else with_unmet(found, rows)
+    sums = by_source(rows, sources)
+    return with_unmet(widened(found, change, len(sums)), sums) if len(sums) > 1 else (-1.0, 1.0)

@@ -26,7 +26,8 @@ def change_interval(
     each sample's source; all samples of a source are drawn together. None where a resample has nothing to count out of.
     """
     if sources is not None:
-        rows = by_source(rows, sources)
+        totals = _sums_of_draws(by_source(rows, sources))
+        return None if (totals[:, [1, 3]] <= 0).any() else _ends(_change(totals))
     kinds, times = np.unique(rows, axis=0, return_counts=True)
     if len(kinds) == 1:
         change = _change(kinds.astype(np.float64))
@@ -45,10 +46,22 @@ def change_interval(
 
 
 def by_source(rows: npt.NDArray[np.int64], sources: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-    """(G, columns) the sums of ``rows`` (n, columns) over the samples of each source."""
-    sums = np.zeros((int(sources.max()) + 1, rows.shape[1]), dtype=np.int64)
-    np.add.at(sums, sources, rows)
-    return sums
+    """(G, columns) the sums of ``rows`` (n, columns) over the samples of each source, up to 2⁵³."""
+    columns = [np.bincount(sources, weights=column) for column in rows.T]
+    return np.stack(columns, axis=1).astype(np.int64)
+
+
+def _sums_of_draws(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """(2000, columns) the sums of as many rows as ``rows`` (G, columns) has, drawn with replacement."""
+    rng, count = np.random.Generator(np.random.PCG64(_SEED)), len(rows)
+    block = max(1, _BLOCK // count)
+    sums = []
+    for start in range(0, RESAMPLES, block):
+        draws = min(block, RESAMPLES - start)
+        places = rng.integers(count, size=(draws, count)) + count * np.arange(draws)[:, np.newaxis]
+        times = np.bincount(places.ravel(), minlength=draws * count).reshape(draws, count)
+        sums.append(times.astype(np.float64) @ rows)
+    return np.concatenate(sums)
 
 
 def recomputed_interval(

@@ -1,17 +1,19 @@
 """Samples that share sources: held to a scalar count, to McNemar's test and to scipy's Student distribution."""
 
 import itertools
+import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench.judging import mcnemar_midp
-from qbench.metrics import Answers, get_metric, score
-from qbench.metrics.clusters import flip_midp, student_quantile
+from qbench.judging import Evidence, mcnemar_midp
+from qbench.judging.statistics import shown_by
+from qbench.metrics import AnswerKind, Answers, get_metric, paired_interval, score
+from qbench.metrics.clusters import clustered, design_effect, flip_midp, student_quantile
 
 
 def top1(now, before, sources):
@@ -57,3 +59,134 @@ def test_the_flip_test_of_single_samples_is_mcnemars(losses, gains):
 @pytest.mark.parametrize("chance", [0.5, 0.9, 0.95, 0.975, 0.995])
 def test_students_quantile_is_scipys(freedom, chance):
     assert student_quantile(chance, freedom) == pytest.approx(scipy.stats.t.ppf(chance, freedom), rel=1e-9, abs=1e-9)
+
+
+def changes_of(*sources):
+    """(changes, numbers) of sources with (samples, lost, gained) each."""
+    changes = [
+        change for n, lost, gained in sources for change in [-1] * lost + [1] * gained + [0] * (n - lost - gained)
+    ]
+    return np.array(changes), np.repeat(np.arange(len(sources)), [n for n, _, _ in sources])
+
+
+SOURCES = st.lists(
+    st.integers(1, 12).flatmap(
+        lambda n: st.integers(0, n).flatmap(lambda lost: st.tuples(st.just(n), st.just(lost), st.integers(0, n - lost)))
+    ),
+    min_size=2,
+    max_size=8,
+)
+
+
+def slow_effect(sources):
+    """The design effect and the degrees of freedom, one source at a time."""
+    count, n = len(sources), sum(size for size, _, _ in sources)
+    change = Fraction(sum(gained - lost for _, lost, gained in sources), n)
+    whole = Fraction(sum(size**2 for size, _, _ in sources), n)
+    changed = sum(lost + gained for _, lost, gained in sources)
+    within = changed - n * change**2
+    effect = whole
+    if within:
+        between = sum((gained - lost - size * change) ** 2 for size, lost, gained in sources)
+        seen = max(Fraction(1), Fraction(count, count - 1) * between / within)
+        unmet = 6 * seen / changed
+        effect = (changed + unmet * whole) / (changed / seen + unmet)
+    alike = min(Fraction(1), (effect - 1) / (whole - 1)) if whole > 1 else Fraction(0)
+    variances = [size * (1 + (size - 1) * alike) for size, _, _ in sources]
+    return effect, max(sum(variances) ** 2 / sum(v**2 for v in variances) - 1, Fraction(1, 2))
+
+
+@settings(max_examples=40)
+@given(SOURCES)
+def test_the_design_effect_is_that_of_a_slow_count(sources):
+    changes, numbers = changes_of(*sources)
+    sizes = np.array([float(n) for n, _, _ in sources])
+    sums = np.bincount(numbers, weights=changes)
+    found = design_effect(sizes, sums, int(np.abs(changes).sum()))
+    assert found == pytest.approx([float(one) for one in slow_effect(sources)], rel=1e-9)
+
+
+@settings(max_examples=40)
+@given(SOURCES)
+def test_intervals_mirror_and_are_wider_than_without_sources(sources):
+    changes, numbers = changes_of(*sources)
+    found, mirrored = clustered(changes, numbers), clustered(-changes, numbers)
+    assert found.interval == pytest.approx(tuple(-end for end in reversed(mirrored.interval)), abs=1e-9)
+    assert (found.effect, found.p, found.error) == pytest.approx((mirrored.effect, mirrored.p, mirrored.error))
+    losses, gains = int((changes < 0).sum()), int((changes > 0).sum())
+    alone = paired_interval(losses, gains, len(changes), confidence=0.9)
+    assert found.interval[0] <= alone[0] + 1e-9
+    assert found.interval[1] >= alone[1] - 1e-9
+    assert -1 <= found.shown[0] <= found.shown[1] <= 1
+
+
+def test_equal_sources_have_as_many_degrees_of_freedom_as_there_are_but_one():
+    for sums in ([0.0] * 20, [-4.0, 3.0] + [0.0] * 18):
+        effect, freedom = design_effect(np.full(20, 25.0), np.array(sums), int(np.abs(sums).sum()))
+        assert freedom == pytest.approx(19)
+        assert 10 < effect <= 25
+
+
+def test_the_effect_that_many_changed_sources_show_is_taken():
+    rng = np.random.default_rng(3)
+    changes = rng.choice([-1, 0, 1], size=20_000, p=[0.1, 0.82, 0.08])
+    assert clustered(changes, np.arange(20_000) // 20).effect == pytest.approx(1, abs=0.1)
+    alike = np.repeat(changes[:1000], 20)
+    assert clustered(alike, np.arange(20_000) // 20).effect == pytest.approx(20, rel=0.02)
+
+
+def test_no_change_in_any_source_shows_as_much_as_one_sample_of_each():
+    found = clustered(*changes_of(*[(25, 0, 0)] * 20))
+    t = scipy.stats.t.ppf(0.95, 19)
+    assert found.interval == pytest.approx((-t * t / (20 + t * t), t * t / (20 + t * t)), rel=1e-9)
+    assert (found.sources, found.p) == (20, 1.0)
+
+
+def test_one_source_proves_nothing():
+    now, before = [False] * 40 + [True] * 460, [True] * 500
+    found = top1(now, before, ["the photo"] * 500)
+    assert found.clusters.interval == (-1.0, 1.0)
+    for margin in (0.001, 0.5, 1.0):
+        shown = shown_by(found, margin)
+        assert (shown.evidence, shown.needed, shown.deciding) == (Evidence.INCONCLUSIVE, None, None)
+        assert shown.text(found) == "INCONCLUSIVE: 500 samples from 1 source prove nothing about others"
+    rate = score(get_metric("per"), **sequences(40, 3), sources=["the voice"] * 40)
+    assert shown_by(rate, 0.01).evidence is Evidence.INCONCLUSIVE
+
+
+def test_a_loss_within_one_source_is_no_proof_of_one():
+    alone = top1([False] * 25 + [True] * 475, [True] * 500, None)
+    photos = top1([False] * 25 + [True] * 475, [True] * 500, [f"photo {i // 25}" for i in range(500)])
+    assert shown_by(alone, 0.01).evidence is Evidence.FAIL
+    assert shown_by(photos, 0.01).evidence is Evidence.INCONCLUSIVE
+    text = shown_by(photos, 0.01).text(photos)
+    assert "500 samples from 20 sources detect a drop of" in text
+    assert "any change p 0.5 (sign flips by source)" in text
+    assert re.search(r"the margin needs \d+ more sources without a loss, \d+ more sources like these decide", text)
+
+
+@settings(max_examples=40)
+@given(SOURCES, st.floats(0.001, 0.9))
+def test_evidence_agrees_with_the_interval_that_decides(sources, margin):
+    changes, numbers = changes_of(*sources)
+    before = [bool(change < 0) for change in changes]
+    found = top1([bool(change > 0) for change in changes], before, [str(number) for number in numbers])
+    if found.clusters is None:
+        return
+    evidence = shown_by(found, margin).evidence
+    low, high = found.clusters.interval
+    if abs(low + margin) > 1e-9:
+        assert (evidence is Evidence.PASS) == (low > -margin)
+    assert evidence is not Evidence.FAIL or high < -margin + 1e-9
+
+
+def sequences(n, edits):
+    """Answers, labels and reference of ``n`` words, the first of which have so many more edits now."""
+    right = np.tile(np.arange(1, 7, dtype=np.int32), (n, 1))
+    now = right.copy()
+    now[0, :edits] = 50
+    return {
+        "answers": Answers(now, kind=AnswerKind.SEQUENCE),
+        "labels": tuple(map(tuple, right.tolist())),
+        "reference": Answers(right, kind=AnswerKind.SEQUENCE),
+    }
