@@ -9,6 +9,7 @@ from qbench.backends import Backend, HasRuleDigests, Recorded, as_backend, get_b
 from qbench.errors import InputError, UnsupportedError, require_count, require_type
 from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, executed_macs, prepare_runners
 from qbench.evaluation.recorded import environment_of, recorded_answers
+from qbench.evaluation.repeats import measure_repeats
 from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import Rewriting, rewrite_note, rewrite_quantized
 from qbench.evaluation.subject import MetricUse, Subject
@@ -49,6 +50,7 @@ def measure_cell(
     reference: Mapping[str, Answers] | None = None,
     environment: EnvironmentClass | None = None,
     threads: int = 1,
+    repeats: int = 1,
     timer: Callable[[], float] = time.perf_counter,
 ) -> Measurement:
     """Measure one cell: ``subject`` under ``schema`` on ``backend``.
@@ -64,6 +66,8 @@ def measure_cell(
         reference: fp32 answers by data set, which losses and gains are counted against; None: today's fp32 run.
         environment: the class of results of ``backend`` on this computer; None: found out.
         threads: of one engine.
+        repeats: how many times it runs, each time with the samples in another order and other batches; it runs twice
+            where the second run gives the same answers.
         timer: seconds on a monotonic clock.
 
     Example:
@@ -85,6 +89,7 @@ def measure_cell(
         QbenchError: anything else that has a sentence.
     """
     require_count(_MEASURING, "threads", threads)
+    require_count(_MEASURING, "repeats", repeats)
     if passes is not None:
         remedy = "Make one with qbench.evaluation.Rewriting."
         require_type(_MEASURING, passes, Rewriting, expected="a Rewriting, or None for no passes", remedy=remedy)
@@ -107,6 +112,7 @@ def measure_cell(
             rewriting=passes,
             threads=threads,
             comparator=comparator,
+            repeats=repeats,
             timer=timer,
         )
     )
@@ -148,6 +154,7 @@ def measure_request(request: Request) -> Measurement:
     task, timer = subject.model.task, request.timer
     reference = {name: task_answers(task, stored) for name, stored in request.reference.items()}
     if isinstance(backend, Recorded):
+        _refuse_repeats(request)
         return _recorded(request, reference)
     others = () if request.comparator is None else (request.comparator.backend,)
     for runs in (backend, *others, *(() if request.rival is None else (request.rival,))):
@@ -179,14 +186,19 @@ def measure_request(request: Request) -> Measurement:
         answers = {name: shared.with_likelihoods(given, runners, subject.data[name]) for name, given in answers.items()}
         rival = {} if request.rival is None else _answers_of(request, request.rival, graphs, samples)
         share, in_float = executed_macs(runners, quantized) if quantized is not None and reported else (None, ())
-    changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
     today = _of_today(request, reference)
+    scores = tuple(_score(request, use, answers[use.data], today[use.data]) for use in subject.metrics)
+    began = timer()
+    repeats = measure_repeats(request, graphs, samples, answers, reference, scores)
+    again = {} if repeats is None else {"repeats": round(timer() - began, 3)}
+    keeps = request.keeps_answers or (repeats is not None and repeats.is_noisy)
+    changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
     of_rules = backend.digests if isinstance(backend, HasRuleDigests) else {}
     pipeline = {} if request.rewriting is None else {"pipeline": request.rewriting.digest}
     return Measurement(
         cell=request.cell,
         environment=request.environment,
-        scores=tuple(_score(request, use, answers[use.data], today[use.data]) for use in subject.metrics),
+        scores=scores,
         digests=_digests(shared, quantized, answers, reference) | dict(of_rules) | pipeline,
         changed={name: ids[:LISTED] for name, ids in changed.items()},
         changed_count={name: len(ids) for name, ids in changed.items()},
@@ -200,17 +212,33 @@ def measure_request(request: Request) -> Measurement:
         executed_in_float=in_float,
         idle_rules=() if quantized is None else quantized.idle_rules,
         constant_bytes=sum(map(constant_bytes, graphs.values())),
-        seconds=_seconds(started, prepared, finished, comparison),
+        seconds=_seconds(started, prepared, finished, comparison) | again,
         compared=compared,
-        kept={name: packed_answers(given) for name, given in answers.items()} if request.keeps_answers else {},
+        kept={name: packed_answers(given) for name, given in answers.items()} if keeps else {},
         rewritten=rewritten,
         calibrated=_calibrated(request),
+        repeats=repeats,
         rival=tuple(
             _score(request, use, answers[use.data], rival[use.data])
             for use in subject.metrics
             if rival and use.metric.against is Against.LABELS and not use.metric.of_run
         ),
     )
+
+
+def _refuse_repeats(request: Request) -> None:
+    """Check that answers that are only read are not asked for again.
+
+    Raises:
+        InputError: they are.
+    """
+    if request.repeats > 1:
+        raise InputError(
+            f"Measuring '{request.cell}'",
+            found=f"repeats = {request.repeats} for answers that were recorded elsewhere",
+            expected="1, since nothing is run here: every reading is the same",
+            remedy=f'Set repeats = {{ "{request.backend.name}" = 1 }} for these cells.',
+        )
 
 
 def _recorded(request: Request, reference: Mapping[str, Answers]) -> Measurement:

@@ -38,6 +38,8 @@ class Request:
         comparator: the backend that a quantized cell is compared with; None: it is not compared.
         rival: a backend that runs the same quantized model on the same samples, which the cell must not be worse than.
         keeps_answers: whether the measurement carries the answers themselves.
+        repeats: how many times the cell runs; with 1 it is not known whether its answers repeat. repeat_threads: of the
+            runs after the first, in turn; empty: ``threads``.
         recalibrated: the variant of the suite that the calibration samples are of; empty: they are the model's own.
         timer: seconds on a monotonic clock.
     """
@@ -53,6 +55,8 @@ class Request:
     comparator: Comparator | None = None
     rival: Backend | None = None
     keeps_answers: bool = False
+    repeats: int = 1
+    repeat_threads: tuple[int, ...] = ()
     recalibrated: str = ""
     timer: Callable[[], float] = time.perf_counter
 

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from qbench.judging.drift import broken_text as broken_text
     from qbench.judging.drift import holds as holds
     from qbench.judging.drift import moved_ranges as moved_ranges
+    from qbench.judging.drift import within_noise as within_noise
     from qbench.judging.expectation import Accepted as Accepted
     from qbench.judging.expectation import Expectation as Expectation
     from qbench.judging.expectation import State as State
     from qbench.judging.expectation import accepted_on as accepted_on
     from qbench.judging.expectation import inherited as inherited
+    from qbench.judging.expectation import known_noise as known_noise
     from qbench.judging.finding import IDEAL_STEPS as IDEAL_STEPS
     from qbench.judging.finding import Cause as Cause
     from qbench.judging.finding import CountingErrors as CountingErrors
@@ -55,6 +57,10 @@ if TYPE_CHECKING:
     from qbench.judging.measurement import RewriteNote as RewriteNote
     from qbench.judging.measurement import parts_of_counts as parts_of_counts
     from qbench.judging.measurement import parts_of_scores as parts_of_scores
+    from qbench.judging.noise import MetricNoise as MetricNoise
+    from qbench.judging.noise import Noise as Noise
+    from qbench.judging.noise import Repeats as Repeats
+    from qbench.judging.noise import noise_of as noise_of
     from qbench.judging.rules import DEFAULT_TOLERANCE as DEFAULT_TOLERANCE
     from qbench.judging.rules import Allowance as Allowance
     from qbench.judging.rules import Limit as Limit

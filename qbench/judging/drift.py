@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from qbench.judging.cell import ANY
-from qbench.judging.expectation import Accepted, Expectation, inherited
+from qbench.judging.expectation import Accepted, Expectation, inherited, known_noise
 from qbench.judging.measurement import Compared, FirstNode, Measurement
+from qbench.judging.noise import Repeats, most_flips, noise_of
 from qbench.judging.rules import Allowance, Rules
 from qbench.judging.verdict import Gate, GateState, MovedRange, listed
 from qbench.number_text import counted, short_percent, steps_text
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 # Drift: the same cell in the same environment class must give the accepted answers.
 #
 # The samples are fixed and the kernels deterministic, so a rerun has no sampling noise: predictions are compared by
-# digest, per data set, without a statistical test. A suite may allow some flips, and may compare probabilities with the
-# accepted ones (``Allowance``). Another class computes differently and is incomparable, never a regression, unless the
-# suite declares it equivalent, or the accepted result is one for ``any`` class.
+# digest, per data set, without a statistical test. Only an engine that was measured to answer otherwise in another run
+# of the same code (``noise``) is held to the differences of these runs. A suite may allow some flips, and may compare
+# probabilities with the accepted ones (``Allowance``). Another class computes differently and is incomparable, never a
+# regression, unless the suite declares it equivalent, or the accepted result is one for ``any`` class.
 
 _SHOWN = 8
 """Digits of a digest, for people."""
@@ -41,10 +43,64 @@ def drift_gates(measurement: Measurement, expectation: Expectation, rules: Rules
     accepted, allowance = expectation.accepted[name], rules.allowance
     changes = _changes(measurement, expectation.kept.get(name, {}), allowance)
     gate = _predictions_gate(measurement, accepted, changes, allowance)
+    repeats, averaged = known_noise(measurement, expectation, rules.equivalents)
+    if gate.state is GateState.BROKEN and repeats is not None and repeats.is_noisy:
+        kept = expectation.kept.get(name, {})
+        holds, text = within_noise(measurement, accepted, kept, repeats, averaged=averaged)
+        state = GateState.HOLDS if holds else GateState.BROKEN
+        gate = replace(gate, state=state, detail=text, rule=f"within what {repeats.runs} runs of the same code differ")
     if name != str(measurement.environment):
         where = "for any class" if name == ANY else f"for {name}, declared equivalent"
         gate = replace(gate, detail=f"{gate.detail} ({where})")
     return (gate, _moves_gate(changes, allowance)) if allowance.compares_probabilities else (gate,)
+
+
+def within_noise(
+    measurement: Measurement,
+    accepted: Accepted,
+    kept: Mapping[str, "Answers"],
+    repeats: Repeats,
+    *,
+    averaged: bool,
+) -> tuple[bool, str]:
+    """Whether ``measurement`` differs from the ``accepted`` result by no more than noise explains, and a line about it.
+
+    Every metric that was accepted and repeated; and the flips against the answers that were ``kept`` (data set →
+    answers). Without a metric in common nothing can be compared, and it is not within.
+
+    Args:
+        repeats: runs that differ. averaged: whether ``measurement`` is one of them.
+    """
+    inside, parts = True, []
+    for score in measurement.scores:
+        noise = noise_of(score, repeats, averaged=averaged)
+        if noise is None or score.metric not in accepted.metrics:
+            continue
+        before = accepted.metrics[score.metric]
+        holds, most = noise.admits(score, before)
+        inside = inside and holds
+        mean = f"{float(noise.value(score) * score.out_of):.5g}"
+        parts.append(f"{score.metric} {before} → {mean}, noise admits ±{most:.3g}")
+    if not parts:
+        return False, f"predictions changed, and no metric that was accepted was repeated; {repeats.text}"
+    for data, flips in _flips(measurement, kept).items():
+        most = most_flips(repeats, data)
+        inside = inside and flips <= most
+        parts.append(f"{counted(flips, 'flip')} on {data}, noise admits {most:.3g}")
+    word = "within" if inside else "by more than"
+    return inside, f"predictions changed {word} noise: {'; '.join(parts)}"
+
+
+def _flips(measurement: Measurement, kept: Mapping[str, "Answers"]) -> dict[str, int]:
+    """Data set → how many best answers are not the accepted ones, where both are kept."""
+    from qbench.metrics import count_changes, unpacked_answers
+
+    both = ((data, unpacked_answers(word), kept[data]) for data, word in measurement.kept.items() if data in kept)
+    return {
+        data: count_changes(now, before).flips
+        for data, now, before in both
+        if len(now) == len(before) and now.form == before.form
+    }
 
 
 def _changes(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qbench.judging.cell import ANY, EnvironmentClass, are_equivalent
 from qbench.judging.measurement import Measurement
+from qbench.judging.noise import Repeats
 from qbench.judging.verdict import Gate
 from qbench.metrics import Against, Direction, Score
 
@@ -73,6 +74,7 @@ class Expectation:
         accepted: environment class, as text → what was accepted there.
         kept: environment class → data set → the answers accepted there, where they are kept.
         floors: metric against the reference → least hits.
+        noise: environment class → the runs by which its noise was measured before.
         calibrations: key of a calibration → value → the (low, high) that was accepted (``Calibrated``).
         cell_known: whether anything was ever accepted for this cell, in any class.
         whole: whether all samples were scored: a few cannot show that a known-bad cell no longer fails.
@@ -87,6 +89,7 @@ class Expectation:
     accepted: Mapping[str, Accepted] = field(default_factory=dict)
     kept: Mapping[str, Mapping[str, "Answers"]] = field(default_factory=dict, compare=False)
     floors: Mapping[str, int] = field(default_factory=dict)
+    noise: Mapping[str, Repeats] = field(default_factory=dict)
     calibrations: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
     cell_known: bool = True
     whole: bool = True
@@ -104,12 +107,28 @@ def accepted_on(accepted: Mapping[str, Accepted], processor: str) -> bool:
     return any(EnvironmentClass.parse(name).processor == processor for name in accepted)
 
 
+def known_noise(
+    measurement: Measurement, expectation: Expectation, equivalents: Iterable[tuple[str, ...]]
+) -> tuple[Repeats | None, bool]:
+    """How far runs of this cell differ, and whether ``measurement`` is one of these runs; None: it is not known.
+
+    Its own repeats; where these do not differ or were not made, those that the baseline holds.
+    """
+    own = measurement.repeats
+    name = inherited(expectation.noise, measurement.environment, equivalents)
+    floor = None if name is None else expectation.noise[name]
+    if floor is not None and floor.is_noisy and (own is None or not own.is_noisy):
+        return floor, False
+    return own, True
+
+
 def inherited(
-    accepted: Mapping[str, Accepted], environment: EnvironmentClass, equivalents: Iterable[tuple[str, ...]]
+    accepted: Mapping[str, object], environment: EnvironmentClass, equivalents: Iterable[tuple[str, ...]]
 ) -> str | None:
     """Which of the ``accepted`` classes a result of ``environment`` is compared with; None: it is incomparable.
 
-    Its own class first, then one declared equivalent (the first by name), then ``any``.
+    ``accepted``: class, as text → what is known there. Its own class first, then one declared equivalent (the first by
+    name), then ``any``.
     """
     if str(environment) in accepted:
         return str(environment)

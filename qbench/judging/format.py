@@ -99,6 +99,12 @@ def undecided(node_id: str, *, whole: bool) -> str:
     return f'pytest "{node_id}" again {more}; decision = "point" compares the counts alone'
 
 
+def noisy(slug: str, runs: int | None) -> str:
+    """Runs of the same code that differ by more than the margin: more of them, or none that differ."""
+    more = "" if runs is None else f'give the cell more runs in its suite: repeats = {{ "{slug}" = {runs} }}; or '
+    return f"{more}find what makes the engine answer otherwise in another run (threads, batches, the order of samples)"
+
+
 def too_far() -> str:
     """A distance beyond its limit, which accepting does not change."""
     return (

@@ -16,9 +16,10 @@ from qbench.judging.drift import (
     reference_gate,
     unequal_text,
 )
-from qbench.judging.expectation import Expectation, State, accepted_on, inherited
+from qbench.judging.expectation import Expectation, State, accepted_on, inherited, known_noise
 from qbench.judging.loss import judge_score, rival_gate, with_improvement
 from qbench.judging.measurement import Measurement
+from qbench.judging.noise import Repeats, noise_of
 from qbench.judging.rules import QuarantineEntry, Rules, Tolerance
 from qbench.judging.verdict import (
     FAILING,
@@ -129,7 +130,11 @@ def judge(
             rule=equality.rule,
             remedy=remedies.unequal(equality.metric),
         )
-    scores = [judge_score(score, tolerance, rules, expectation) for score in measurement.scores]
+    repeats, averaged = known_noise(measurement, expectation, rules.equivalents)
+    scores = [
+        judge_score(score, tolerance, rules, expectation, noise_of(score, repeats, averaged=averaged))
+        for score in measurement.scores
+    ]
     moved = moves_of(measurement, expectation, rules)
     calibration = calibration_gates(measurement, expectation, rules, moved)
     rivals = [rival_gate(score, rules) for score in measurement.rival]
@@ -141,6 +146,8 @@ def judge(
     worse = name is not None and expectation.accepted[name].is_worse(measurement)
     verdict = _by_gates(measurement, gates, rule, node_id, whole=expectation.whole, worse=worse, rival=rules.rival)
     verdict = replace(verdict, moved=moved, tolerance=tolerance.value if expectation.stored else None)
+    if repeats is not None and repeats.is_noisy:
+        verdict = replace(verdict, notices=(*verdict.notices, _noise_text(repeats, rules, averaged=averaged)))
     verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
         return _quarantined(verdict, quarantine, today)
@@ -153,6 +160,11 @@ def judge(
         headline=one_line(f"{NEVER_ACCEPTED}{fails}"),
         remedy=remedies.missing_cell(node_id, fails=verdict.outcome is Outcome.FAILED),
     )
+
+
+def _noise_text(repeats: Repeats, rules: Rules, *, averaged: bool) -> str:
+    where = f"repeats {rules.repeats} ({rules.repeats_rule})" if averaged else "the noise floor in the baseline"
+    return f"the engine does not repeat its answers: {repeats.text}; {where}"
 
 
 def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
@@ -314,7 +326,7 @@ def _by_gates(
         outcome, headline, remedy = (
             Outcome.INCONCLUSIVE,
             undecided(measurement, open_[0]),
-            remedies.undecided(node_id, whole=whole),
+            _remedy(measurement, open_[0], node_id, whole=whole),
         )
     elif broken is None:
         outcome, headline, remedy = Outcome.PASSED, numbers(measurement), ""
@@ -352,6 +364,13 @@ def _by_gates(
         ),
         remedy=remedy,
     )
+
+
+def _remedy(measurement: Measurement, gate: Gate, node_id: str, *, whole: bool) -> str:
+    """The next step for a cell whose ``gate`` is not decided."""
+    if gate.is_noise and gate.noise is not None:
+        return remedies.noisy(measurement.cell.slug, gate.noise.runs_needed)
+    return remedies.undecided(node_id, whole=whole)
 
 
 def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date) -> Verdict:

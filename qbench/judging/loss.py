@@ -3,14 +3,27 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from statistics import NormalDist
 
 from qbench.judging import format as remedies
 from qbench.judging.expectation import Expectation, inherited
 from qbench.judging.format import apart, valued
 from qbench.judging.measurement import Measurement
+from qbench.judging.noise import Noise
 from qbench.judging.rules import Limit, Rules, Tolerance, exact
-from qbench.judging.statistics import POINT, Decision, DecisionRule, Evidence, LossEvidence, shown_by
-from qbench.judging.verdict import Gate, GateState, Outcome, Verdict, drop_text, one_line
+from qbench.judging.statistics import (
+    POINT,
+    Decision,
+    DecisionRule,
+    Evidence,
+    LossEvidence,
+    detectable_by_spread,
+    interval_evidence,
+    samples_by_spread,
+    samples_deciding,
+    shown_by,
+)
+from qbench.judging.verdict import Gate, GateState, Outcome, Verdict, drop_text, move, one_line
 from qbench.metrics import Against, Direction, Score
 from qbench.number_text import counted, percent, settled, short_percent
 
@@ -18,6 +31,7 @@ from qbench.number_text import counted, percent, settled, short_percent
 # (``decision``). A loss that the sample proves to be greater than the margin is red by every rule. A distance to fp32
 # gates where the suite limits it, else it is shown.
 
+_Z90, _Z95 = NormalDist().inv_cdf(0.95), NormalDist().inv_cdf(0.975)
 PROVEN = "proven by the paired test"
 """The end of a rule whose margin is under one sample, which the counts cannot decide."""
 
@@ -32,12 +46,18 @@ def least_agreement(share: float, out_of: int) -> int:
     return math.ceil(exact(share) * out_of)
 
 
-def judge_score(score: Score, tolerance: Tolerance, rules: Rules, expectation: Expectation) -> Gate:
-    """The gate of one score: loss against fp32 where the metric uses labels, the agreement floor, or a limit."""
+def judge_score(
+    score: Score, tolerance: Tolerance, rules: Rules, expectation: Expectation, noise: Noise | None = None
+) -> Gate:
+    """The gate of one score: loss against fp32 where the metric uses labels, the agreement floor, or a limit.
+
+    ``noise``: how far runs of the cell differ in it; None: they do not, or it is not known.
+    """
     if score.against is Against.LABELS:
-        return loss_gate(score, tolerance, rules.decision)
+        gate = loss_gate(score, tolerance, rules.decision)
+        return gate if noise is None else with_noise(gate, score, noise, tolerance, rules.decision)
     if score.has_floor:
-        return floor_gate(score, rules, expectation.floors.get(score.metric))
+        return floor_gate(score, rules, expectation.floors.get(score.metric), noise)
     return limit_gate(score, rules.limits.get(score.metric))
 
 
@@ -79,6 +99,72 @@ def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT, *,
         limit=None if state is GateState.SHOWN else float((score.reference_hits + worse) / score.out_of),
         shown=shown,
         decided=deciding,
+    )
+
+
+def with_noise(gate: Gate, score: Score, noise: Noise, tolerance: Tolerance, decision: Decision) -> Gate:
+    """The loss ``gate`` of one run, judged by the mean of the runs and by the variance of samples and runs together.
+
+    Where noise alone is more than the margin, and what was measured proves neither a loss within it nor a greater one,
+    the gate is INCONCLUSIVE, by the plain counts too: another run of the same code could end on the other side.
+    """
+    margin = tolerance.margin(score)
+    share = float(margin / score.out_of)
+    noise = replace(noise, margin=share)
+    shown = _noisy_evidence(gate.shown, score, noise)
+    evidence, by = shown.evidence, decision.by
+    if by is not DecisionRule.POINT:
+        state = _BY_EVIDENCE[by, evidence]
+    elif evidence is Evidence.FAIL:
+        state = GateState.BROKEN
+    elif noise.exceeds and evidence is Evidence.INCONCLUSIVE:
+        state = GateState.INCONCLUSIVE
+    elif is_under_one_sample(score, margin):
+        state = GateState.SHOWN
+    else:
+        state = GateState.HOLDS if noise.drop(score) * score.out_of <= margin else GateState.BROKEN
+    worse = -share if score.direction is Direction.HIGHER else share
+    rule = tolerance.margin_rule(score)
+    if by is not DecisionRule.POINT:
+        rule = f"{rule}, {decision.text}"
+    elif state is GateState.BROKEN and is_under_one_sample(score, margin):
+        rule, by = f"{rule}, {PROVEN}", DecisionRule.CI
+    counts = gate.detail.partition("; losses")[0].partition(": ")[0]
+    return replace(
+        gate,
+        state=state,
+        detail=f"{counts} in the first run; {move(score, noise)}: {drop_text(score, noise)}, margin "
+        f"{apart(score, share)}; {noise.text(score)}; losses {score.losses}, gains {score.gains} in the first run; "
+        f"{shown.text(score)}",
+        rule=rule,
+        limit=None if state is GateState.SHOWN else score.reference_value + worse,
+        shown=shown,
+        decided=by,
+        noise=noise,
+    )
+
+
+def _noisy_evidence(shown: LossEvidence | None, score: Score, noise: Noise) -> LossEvidence:
+    """The evidence of the mean of the runs: a normal interval of the variance of samples and of runs together.
+
+    ``shown``: the evidence of one run; its interval gives the variance of samples. None: only the noise is known.
+    """
+    if score.clusters is not None:
+        sampling = score.clusters.error
+    else:
+        sampling = 0.0 if shown is None else (shown.high - shown.low) / 2 / (_Z90 if score.interval else _Z95)
+    spread, change = noise.total(sampling), -float(noise.drop(score))
+    evidence = interval_evidence(change - _Z90 * spread, change + _Z90 * spread, noise.margin)
+    is_open = evidence is Evidence.INCONCLUSIVE
+    return LossEvidence(
+        evidence=evidence,
+        low=change - _Z95 * spread,
+        high=change + _Z95 * spread,
+        interval="95 % of samples and runs",
+        midp=None,
+        detectable=detectable_by_spread(spread),
+        needed=samples_by_spread(spread, score.n, noise.margin),
+        deciding=samples_deciding(score.n * spread * spread, -change, noise.margin, score.n) if is_open else None,
     )
 
 
@@ -137,24 +223,31 @@ def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState, ag
     )
 
 
-def floor_gate(score: Score, rules: Rules, accepted: int | None) -> Gate:
+def floor_gate(score: Score, rules: Rules, accepted: int | None, noise: Noise | None = None) -> Gate:
     """Whether ``score`` still agrees with fp32 as often as was accepted, and never less than the suite's minimum.
 
     ``accepted`` is the least hits of the baseline, None when it has none. Crops of one picture are not independent, so
-    there is no statistical test: a floor, no interval.
+    there is no statistical test: a floor, no interval. With ``noise`` the mean of the runs is judged, and one under the
+    floor by no more than noise explains is INCONCLUSIVE.
     """
     least = least_agreement(rules.agreement, score.out_of)
     rule = f"agreement {short_percent(rules.agreement)} ({rules.agreement_rule})"
     if accepted is not None and accepted > least:
         least, rule = accepted, "accepted floor (baseline)"
+    state = GateState.HOLDS if score.hits >= least else GateState.BROKEN
+    if noise is not None:
+        under = least - noise.value(score) * score.out_of
+        noise = replace(noise, margin=float(abs(under)) / score.out_of)
+        state = GateState.HOLDS if under <= 0 else GateState.INCONCLUSIVE if noise.exceeds else GateState.BROKEN
     return Gate(
         kind="floor",
         metric=score.metric,
-        state=GateState.HOLDS if score.hits >= least else GateState.BROKEN,
+        state=state,
+        noise=noise,
         detail=(
             f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))}, "
             f"floor {least}/{score.out_of} = {percent(settled(least / score.out_of))}; "
-            f"{score.out_of - score.hits} differ from fp32"
+            f"{score.out_of - score.hits} differ from fp32" + ("" if noise is None else f"; {noise.text(score)}")
         ),
         rule=rule,
         limit=least / score.out_of,

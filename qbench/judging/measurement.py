@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from qbench.judging.cell import Cell, EnvironmentClass
+from qbench.judging.noise import Repeats
 from qbench.metrics import Against, Score
 from qbench.number_text import rough_percent, steps_text
 
@@ -150,11 +151,13 @@ class Measurement:
             reports nothing, or the schema plans none. executed_in_float: what it ran in float, the largest first.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
         constant_bytes: size of the constants of the graphs that the backend runs; None: not known.
-        seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock; ``compared`` another backend's.
+        seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock; ``compared`` another backend's,
+            ``repeats`` all runs after the first.
         kept: data set → its answers in one word (``metrics.packed_answers``); empty where the suite compares digests.
         compared: the comparison with another backend; None: the suite asks for none.
         rewritten: the effect of passes after the quantizer; None: none ran.
         calibrated: the ranges that the schema's qparams come from; None: it needs none.
+        repeats: how the answers of further runs differ; None: the cell ran once.
         rival: the scores against labels, counted against the answers of the backend that the cell must not be worse
             than: its hits are ``reference_hits``. Empty: the suite names none. No record has them, only their gates.
     """
@@ -180,6 +183,7 @@ class Measurement:
     kept: Mapping[str, str] = field(default_factory=dict)
     rewritten: RewriteNote | None = None
     calibrated: Calibrated | None = None
+    repeats: Repeats | None = None
     rival: tuple[Score, ...] = field(default=(), compare=False)
 
     @property

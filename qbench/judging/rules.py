@@ -97,6 +97,7 @@ class Rules:
         equivalents: groups of environment classes whose results are comparable (``cell.are_equivalent``).
         rival: the backend whose loss on the same samples that of the cell may exceed by ``rival_margin`` at most;
             empty: none.
+        repeats: how many times a cell runs; ``repeats_rule`` names what set it.
     """
 
     integer_macs: float = DEFAULT_INTEGER_MACS
@@ -113,6 +114,8 @@ class Rules:
     limits: Mapping[str, Limit] = field(default_factory=dict)
     rival: str = ""
     rival_margin: "Tolerance | None" = None
+    repeats: int = 1
+    repeats_rule: str = "default"
 
     def __post_init__(self) -> None:
         for name in ("integer_macs", "agreement", "ranges", "executed_macs"):

@@ -2,10 +2,11 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from qbench.judging.format import apart, valued
 from qbench.judging.measurement import Measurement
+from qbench.judging.noise import Noise
 from qbench.judging.statistics import DecisionRule, Evidence, LossEvidence, amount_text, sample_text
 from qbench.metrics import Against, Direction, Score
 
@@ -59,7 +60,8 @@ class Gate:
     ``detail`` is one line with the numbers; ``rule`` names the setting that decided and where it was set; ``limit`` is
     the value of the metric (a fraction) beyond which the gate is broken, exactly the margin away from fp32, or None.
     ``shown`` is the statistical evidence of a loss gate (None: it cannot be computed), and ``decided`` the rule that
-    decided (``ci`` also where the default rule found a proven loss under a margin of less than one sample).
+    decided (``ci`` also where the default rule found a proven loss under a margin of less than one sample). ``noise``:
+    how far runs of the cell differ, where that is known and not nothing; no record has it, only its numbers.
     """
 
     kind: str
@@ -70,6 +72,12 @@ class Gate:
     limit: float | None = None
     shown: LossEvidence | None = None
     decided: DecisionRule | None = None
+    noise: Noise | None = field(default=None, compare=False)
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether noise is the reason why it is not decided."""
+        return self.state is GateState.INCONCLUSIVE and self.noise is not None and self.noise.exceeds
 
     @property
     def sentence(self) -> str:
@@ -85,6 +93,8 @@ def _proven(gate: Gate) -> str:
         return ""
     if gate.shown.evidence is Evidence.FAIL:
         return "; the samples prove it"
+    if gate.is_noise:
+        return "; runs of the same code differ by more than the margin"
     if gate.state is GateState.INCONCLUSIVE:
         return "; too few samples to decide"
     if gate.decided is DecisionRule.STRICT:
@@ -137,10 +147,11 @@ LONGEST = 300
 """Characters of a headline; a terminal or pytest's short summary may cut it further."""
 
 
-def drop_text(score: Score) -> str:
+def drop_text(score: Score, noise: Noise | None = None) -> str:
     """How far ``score`` moved: ``drop 0.45 pp`` or ``gain 0.03 pp``, of an error rate ``rise`` or ``fall``."""
     worse, better = ("drop", "gain") if score.direction is Direction.HIGHER else ("rise", "fall")
-    return f"{worse if score.drop >= 0 else better} {apart(score, abs(score.drop) / score.out_of)}"
+    drop = score.drop / score.out_of if noise is None else float(noise.drop(score))
+    return f"{worse if drop >= 0 else better} {apart(score, abs(drop))}"
 
 
 def listed(names: Mapping[str, tuple[str, ...]], most: int = 5) -> str:
@@ -155,13 +166,15 @@ def one_line(text: str) -> str:
     return flat if len(flat) <= LONGEST else flat[: LONGEST - 1].rstrip() + "…"
 
 
-def move(score: Score) -> str:
+def move(score: Score, noise: Noise | None = None) -> str:
     """One score in short: ``top1 90.00 → 88.25 %``; a metric against the reference has no value before."""
+    value = score.value if noise is None else float(noise.value(score))
+    mean = f" (mean of {noise.runs} runs)" if noise is not None and noise.averaged else ""
     if score.against is Against.REFERENCE:
-        return f"{score.metric} {valued(score, score.value)}"
+        return f"{score.metric} {valued(score, value)}{mean}"
     if score.unit != "%":
-        return f"{score.metric} {score.reference_value:.5g} → {valued(score, score.value)}"
-    return f"{score.metric} {100 * score.reference_value:.2f} → {100 * score.value:.2f} %"
+        return f"{score.metric} {score.reference_value:.5g} → {valued(score, value)}{mean}"
+    return f"{score.metric} {100 * score.reference_value:.2f} → {100 * value:.2f} %{mean}"
 
 
 def numbers(measurement: Measurement) -> str:
@@ -183,7 +196,7 @@ def breach(measurement: Measurement, gate: Gate) -> str:
     if gate.kind in ("floor", "limit"):
         side = "over" if score.direction is Direction.LOWER else "under"
         ends = f"its {gate.kind} of {valued(score, gate.limit)}"
-        return f"{gate.metric} {valued(score, score.value)} is {side} {ends}: {gate.rule}"
+        return f"{move(score, gate.noise)} is {side} {ends}: {gate.rule}"
     return f"{_with_margin(score, gate)}: {gate.rule}"
 
 
@@ -210,6 +223,8 @@ def undecided(measurement: Measurement, gate: Gate) -> str:
 def wanting(measurement: Measurement, gate: Gate) -> str:
     """How many samples would decide an INCONCLUSIVE loss ``gate``, and how, if they lose and gain as these do."""
     score = measurement.score(gate.metric)
+    if gate.is_noise and gate.noise is not None:
+        return _noise_wanting(score, gate.noise)
     assert gate.shown is not None
     assert gate.limit is not None
     found = f"{score.metric}: {sample_text(score)} detect a drop of {apart(score, gate.shown.detectable)}"
@@ -221,6 +236,14 @@ def wanting(measurement: Measurement, gate: Gate) -> str:
     return f"{found}; with {amount_text(score, gate.shown.deciding)} like these it would {'FAIL' if lost else 'PASS'}"
 
 
+def _noise_wanting(score: Score, noise: Noise) -> str:
+    """How many runs would bring the noise of an undecided gate under its margin."""
+    found = f"{score.metric}: {noise.text(score)}, the margin is {apart(score, noise.margin)}"
+    if noise.runs_needed is None:
+        return f"{found}; no number of runs decides a margin of 0"
+    return f"{found}; the mean of {noise.runs_needed} runs would tell them apart (repeats = {noise.runs_needed})"
+
+
 def _with_margin(score: Score, gate: Gate) -> str:
     """How far ``score`` moved, its margin, and the statistical evidence where that decides."""
     assert gate.limit is not None
@@ -229,4 +252,5 @@ def _with_margin(score: Score, gate: Gate) -> str:
     if gate.shown is not None and gate.decided is not DecisionRule.POINT:
         is_unproven = gate.shown.evidence is Evidence.INCONCLUSIVE and gate.state is GateState.BROKEN
         word = "not proven, " if is_unproven else f"{gate.shown.evidence.value.upper()}, "
-    return f"{move(score)}: {word}{drop_text(score)}, margin {apart(score, margin)}"
+    text = f"{move(score, gate.noise)}: {word}{drop_text(score, gate.noise)}, margin {apart(score, margin)}"
+    return text if gate.noise is None else f"{text}, noise ±{apart(score, gate.noise.spread)}"

@@ -73,6 +73,15 @@ def _why(cell: CellView) -> str:
     return "; ".join(filter(None, (next(filter(None, listed), ""), cell.record.rule)))
 
 
+def _runs(cell: CellView) -> str:
+    """``350 to 355 in 5 runs``: the counts of the first metric, where runs of the same code differ."""
+    repeats = cell.record.repeats
+    counts = None if repeats is None or cell.lead is None else repeats.metrics.get(cell.lead.name)
+    if repeats is None or counts is None:
+        return ""
+    return f"{thousands(min(counts.hits))} to {thousands(max(counts.hits))} in {repeats.runs} runs"
+
+
 def _fact(key: str, heading: str, text: Text = _nothing, *reads: str, special: bool = False) -> Column:
     """A column in words about the cell itself."""
     return Column(key=key, heading=heading, text=text, reads=reads, of_metric=False, is_number=False, special=special)
@@ -107,6 +116,7 @@ _ALL = (
     Column(key="metric", heading="Metric", text=_lead(lambda lead: lead.name), is_number=False),
     Column(key="now", heading="Now", text=_lead(value_text)),
     Column(key="count", heading="Count", text=_lead(count_text)),
+    Column(key="runs", heading="Runs", text=_runs, reads=("metrics", "gates", "outcome", "repeats")),
     Column(key="metric_count", heading="Count", text=_lead(lambda lead: f"{lead.name}, {count_text(lead)}")),
     Column(key="now_count", heading="Now", text=_lead(lambda lead: f"{value_text(lead)} ({count_text(lead)})")),
     Column(key="fp32", heading="fp32", text=_lead(lambda lead: value_text(lead, lead.reference_value))),
@@ -196,7 +206,12 @@ class Table:
 CELLS = Table(
     (
         *(Place("model"), Place("backend"), Place("schema"), Place("outcome"), Place("metric")),
-        *(Place("now", below=("count",)), Place("fp32"), Place("change", below=("parts",)), Place("margin_size")),
+        *(
+            Place("now", below=("count", "runs")),
+            Place("fp32"),
+            Place("change", below=("parts",)),
+            Place("margin_size"),
+        ),
         *(Place("flips"), Place("integers"), Place("seconds"), Place("finding")),
     ),
     sorts=True,
@@ -206,7 +221,7 @@ CELLS = Table(
 ATTENTION = Table(
     (
         Place("cell", below=("finding",), width="28%"),
-        Place("now", below=("metric_count",), style="b", width="17%"),
+        Place("now", below=("metric_count", "runs"), style="b", width="17%"),
         Place("fp32", width="9%"),
         Place("change", below=("margin", "parts"), style="strong", width="12%"),
         Place("flips", width="11%"),

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast, runtime_checkable
@@ -362,6 +363,9 @@ def _class_labels(y: Array, count: int, doing: str) -> Labels:
 BATCH = 8
 """Samples per run of a graph; fixed, as float kernels may differ in the last bit between batch sizes."""
 
+WHOLE = Fraction(1)
+"""Batches of the size that a task asks for."""
+
 _DECODERS = ("pillow",)
 """Packages whose version may change a prepared sample: JPEG decoders may differ in the last bit."""
 
@@ -408,6 +412,13 @@ class Samples:
             self._refuse_non_finite(feeds, start)
             yield feeds
 
+    def picked(self, rows: Sequence[int], *, split: Fraction = WHOLE) -> "Samples":
+        """The samples at ``rows``, in that order, in batches of ``split`` times the size that a task asks for."""
+        values = {each.name: getattr(self, each.name) for each in fields(Samples)}
+        labels = None if self.labels is None else tuple(self.labels[row] for row in rows)
+        values |= {"ids": tuple(self.ids[row] for row in rows), "labels": labels}
+        return _PickedSamples(**values, rows=tuple(rows), split=split)
+
     def _refuse_non_finite(self, feeds: dict[str, Array], start: int) -> None:
         for name, feed in feeds.items():
             if feed.dtype.kind != "f" or np.isfinite(feed).all():
@@ -419,6 +430,28 @@ class Samples:
                 expected="finite numbers",
                 remedy="Correct or remove the sample.",
             )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _PickedSamples(Samples):
+    """What ``Samples.picked`` gives; ``rows``: where the samples are in the files."""
+
+    rows: tuple[int, ...]
+    split: Fraction
+
+    def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
+        """The feeds, ``split`` times ``size`` samples at a time, at least one."""
+        layout = json.loads((self.folder / "layout.json").read_text())
+        size = max(1, int(size * self.split))
+        for start in range(0, len(self), size):
+            chosen = self.rows[start : start + size]
+            stack = {}
+            for index, (name, spec) in enumerate(sorted(layout.items())):
+                path, dtype, shape = self.folder / f"{index}.raw", np.dtype(spec["dtype"]), tuple(spec["shape"])
+                stack[name] = np.concatenate([_read(path, dtype, shape, row, 1) for row in chosen])
+            feeds = self.preprocess.finish(stack)
+            self._refuse_non_finite(feeds, start)
+            yield feeds
 
 
 def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> Samples:
@@ -494,7 +527,8 @@ class Task(Protocol):
 
     A task may have ``usual_metrics``, the names of the metrics that count its answers against labels where a user names
     none; of other tasks equal answers are counted (``exact``). It may have ``usual_comparisons``, those against the
-    fp32 run (else ``agreement``).
+    fp32 run (else ``agreement``). A task whose answer to a sample depends on the others has a true ``is_joint``:
+    its samples keep their order when a cell is repeated.
     """
 
     @property

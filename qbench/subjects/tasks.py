@@ -309,6 +309,11 @@ class NearestNeighbour:
             raise ValueError(f"an answer of {self.k} classes")
 
     @property
+    def is_joint(self) -> bool:
+        """Every sample is compared with all others."""
+        return True
+
+    @property
     def usual_metrics(self) -> tuple[str, ...]:
         """Shares of right samples."""
         return ("top1",)

@@ -203,6 +203,8 @@ class Bench:
             comparator=comparator,
             rival=known.backends.get(planned.rules.rival) if planned.rules.rival else None,
             keeps_answers=planned.rules.allowance.keeps_answers,
+            repeats=planned.rules.repeats,
+            repeat_threads=self.suite.table.repeat_threads,
             recalibrated=planned.recalibrated,
             timer=self._settings.timer,
         )

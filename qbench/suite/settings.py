@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 #     flips = 3                                                   # so many samples may answer otherwise than accepted
 #     probabilities = { absolute = 1e-3, relative = 0.01 }        # of the best classes; either limit suffices
 #     probabilities = { "integer-*" = { absolute = 0.0 } }
+#     repeats = 5                                                 # runs of a cell; 2 where the second answers alike
 #
 # Layers: default < suite < model < cell. In one table the first key that matches a cell wins; verdicts name it.
 # Float cells ignore ``decision``: they must reproduce their reference by the plain rule.
@@ -41,6 +42,7 @@ T = TypeVar("T")
 DecisionSetting = Mapping[str, DecisionRule] | DecisionRule | None
 FlipsSetting = Mapping[str, int] | int | None
 ProbabilitiesSetting = Mapping[str, Any] | None
+RepeatsSetting = Mapping[str, int] | int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ class CellSettings:
     decision: DecisionSetting = None
     flips: FlipsSetting = None
     probabilities: ProbabilitiesSetting = None
+    repeats: RepeatsSetting = None
 
 
 def layers_of(owner: str, table: CellSettings) -> tuple[Layer[Any], ...]:
@@ -118,6 +121,10 @@ def layers_of(owner: str, table: CellSettings) -> tuple[Layer[Any], ...]:
     counts = by_pattern(table.flips)
     for count in counts.values():
         Allowance(flips=count)  # refuses the impossible
+    repeats = by_pattern(table.repeats)
+    for count in repeats.values():
+        if count < 1:
+            raise ValueError(f"repeats = {count}: a cell runs at least once")
     moves = by_pattern(table.probabilities, "absolute", "relative")
     limits = {pattern: _limits(pattern, one) for pattern, one in moves.items()}
     written = by_pattern(table.no_worse_than, "backend", "margin")
@@ -127,6 +134,7 @@ def layers_of(owner: str, table: CellSettings) -> tuple[Layer[Any], ...]:
         Layer(key="flips", owner=owner, values=counts),
         Layer(key="probabilities", owner=owner, values=limits),
         Layer(key="no_worse_than", owner=owner, values=rivals),
+        Layer(key="repeats", owner=owner, values=repeats),
     )
 
 
@@ -143,6 +151,7 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
     flips, flips_rule = won.get("flips", (None, "default"))
     limits, moves_rule = won.get("probabilities", (None, "default"))
     rival, rival_rule = won.get("no_worse_than", (None, "default"))
+    repeats, repeats_rule = won.get("repeats", (1, "default"))
     if cell.is_fp32 or (rival is not None and rival.backend == cell.backend):
         rival = None
     return replace(
@@ -157,6 +166,8 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
         ),
         rival="" if rival is None else rival.backend,
         rival_margin=Tolerance() if rival is None else Tolerance(rival.margin, rival_rule),
+        repeats=repeats,
+        repeats_rule=repeats_rule,
     )
 
 

@@ -66,11 +66,11 @@ class ModelTable(CellSettings):
     """A ``[[model]]`` of a suite.
 
     ``tolerance`` is one number for the model, or numbers by backend, by schema or by a ``backend+schema`` pattern
-    (first match wins). ``equal_to``, ``close_to``, ``no_worse_than``, ``decision``, ``flips`` and ``probabilities``
-    have the same form (see ``settings``). Its shares, ``backends`` and ``schemas`` replace the suite's, ``limits``
-    those of the same metrics. ``samples`` is the number of scored samples, spread evenly over the data. A variant
-    replaces ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and ``backends``. ``fp32``
-    names the float model that this one is a quantized form of, or is false if there is none.
+    (first match wins). ``equal_to``, ``close_to``, ``no_worse_than``, ``decision``, ``flips``, ``probabilities``
+    and ``repeats`` have the same form (see ``settings``). Its shares, ``backends`` and ``schemas`` replace the
+    suite's, ``limits`` those of the same metrics. ``samples`` is the number of scored samples, spread evenly over the
+    data. A variant replaces ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and
+    ``backends``. ``fp32`` names the float model that this one is a quantized form of, or is false if there is none.
     """
 
     id: str
@@ -150,10 +150,11 @@ class SuiteTable(CellSettings):
             not rewritten. fp32: whether each backend also runs the float model.
         equal_to, close_to: the criteria by which quantized cells are compared with another backend.
         no_worse_than: the backend whose loss on the same samples that of quantized cells may exceed by a margin.
-        decision, flips, probabilities: how loss and drift are decided.
+        decision, flips, probabilities: how loss and drift are decided. repeats: how many times a cell runs.
         equivalents: groups of processors, or of patterns of environment classes, whose results are comparable.
         reference: the backend whose fp32 run makes references and profiles.
-        threads: of one engine.
+        threads: of one engine. repeat_threads: of the engine in the second run of a cell, the third and so on, from
+            the beginning again where there are more; empty: as ``threads``.
         most_excused: share of the gated cells that may have a tolerance of their own or a quarantine entry before
             ``qbench doctor`` reports it.
     """
@@ -171,6 +172,7 @@ class SuiteTable(CellSettings):
     fp32: bool = True
     reference: str = "ort-cpu"
     threads: int = 1
+    repeat_threads: tuple[int, ...] = ()
     most_excused: float = 0.25
 
     def __post_init__(self) -> None:
@@ -178,6 +180,8 @@ class SuiteTable(CellSettings):
         require_shares(self)
         if self.threads < 1:
             raise ValueError(f"threads = {self.threads}")
+        if min(self.repeat_threads, default=1) < 1:
+            raise ValueError(f"repeat_threads = {list(self.repeat_threads)}, with a number below 1")
         if not 0 <= self.most_excused <= 1:
             raise ValueError(f"most_excused = {self.most_excused}, which is not a share between 0 and 1")
         require_finite(self.limits)

@@ -11,6 +11,7 @@ from qbench.judging import (
     Accepted,
     Cell,
     Criterion,
+    Expectation,
     GateState,
     Measurement,
     Outcome,
@@ -19,12 +20,14 @@ from qbench.judging import (
     Verdict,
     broken_text,
     inherited,
+    known_noise,
     least_agreement,
 )
 from qbench.metrics import Against, Answers, Score, kept_arrays, unpacked_answers
 from qbench.tracking.baseline import AcceptedCell, Baseline, KeptAnswers, StoredData
 from qbench.tracking.calibrations import (
     AcceptedRow,
+    KnownNoise,
     Scope,
     TakenCalibrations,
     accepted_of,
@@ -158,18 +161,20 @@ def accept_measurements(
         target = ANY if accepting.for_any else name
         own = known.current.get(name)
         old = known.accepted.get(target, own) if accepting.for_any else _predecessor(known, measurement, rules)
-        is_moved = target not in known.accepted and own is not None and not is_change(measurement, own)
+        noise = _known_noise(baseline, known, measurement, rules)
+        is_moved = target not in known.accepted and own is not None and not is_change(measurement, own, noise)
         compared = None if accepting.for_any and is_moved else old  # nothing is replaced: the class alone is new
         if target in known.former and accepting.scope is not Scope.IMPROVED:  # both new and changed
             taken = accepting.scope is not None
         else:
-            taken = is_in_scope(accepting.scope, measurement, compared)
+            taken = is_in_scope(accepting.scope, measurement, compared, noise)
         rows += calibrations.take(measurement.calibrated, with_cell=taken)
         if not taken:
             left_new += old is None
-            left_changed += is_change(measurement, old)
+            left_changed += is_change(measurement, old, noise)
             continue
-        if target not in known.former and (is_change(measurement, old) or is_change(measurement, own)):
+        changes = (is_change(measurement, one, noise) for one in (old, own))
+        if target not in known.former and any(changes):
             demand_reason(f"Accepting '{measurement.cell}' in {target}", accepting.reason)
         new = accepted_of(measurement, _reason(accepting, old))
         cells[slug] = _with_floors(_with_result(known, target, new, dropped=name), measurement, rules)
@@ -187,6 +192,16 @@ def accept_measurements(
         left_new=left_new + len(calibrations.left_new),
         left_changed=left_changed + len(calibrations.left_moved),
     )
+
+
+def _known_noise(baseline: Baseline, known: AcceptedCell, measurement: Measurement, rules: Rules) -> KnownNoise | None:
+    """How far runs of this cell differ; None where they do not, or it is not known."""
+    expectation = Expectation(noise=known.noise)
+    repeats, averaged = known_noise(measurement, expectation, rules.equivalents)
+    if repeats is None or not repeats.is_noisy:
+        return None
+    kept = baseline.kept.get(measurement.cell.slug, {}).get(str(measurement.environment), {})
+    return KnownNoise(repeats=repeats, averaged=averaged, kept=kept)
 
 
 def is_taken(acceptance: Acceptance, measurement: Measurement, verdict: Verdict) -> bool:

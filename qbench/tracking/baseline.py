@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from qbench.judging import Accepted, Cell, Expectation, State
+from qbench.judging import Accepted, Cell, Expectation, Repeats, State
 from qbench.metrics import Answers
 from qbench.tracking.calibrations import Calibrations
 
@@ -30,12 +30,14 @@ class StoredData:
 class AcceptedCell:
     """What was accepted for one cell: environment class → result; metric against the reference → least hits.
 
-    ``former``: the classes whose result is of a former model or former data; no cell is judged by it.
+    ``former``: the classes whose result is of a former model or former data; no cell is judged by it. ``noise``:
+    environment class → the runs by which the noise of the cell was measured there (``qbench stability``).
     """
 
     accepted: Mapping[str, Accepted]
     floors: Mapping[str, int] = field(default_factory=dict)
     former: tuple[str, ...] = ()
+    noise: Mapping[str, Repeats] = field(default_factory=dict)
 
     @property
     def current(self) -> Mapping[str, Accepted]:
@@ -140,6 +142,7 @@ class Baseline:
             accepted={} if known is None else known.current,
             kept=self.kept.get(cell.slug, {}),
             floors={} if known is None or trusted else known.floors,
+            noise={} if known is None or trusted else known.noise,
             calibrations=self.calibrations,
             cell_known=known is not None,
         )

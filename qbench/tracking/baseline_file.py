@@ -489,6 +489,7 @@ def _table(baseline: Baseline) -> dict[str, Any]:
             "floors": cell.floors,
             **table_from_value(cell),
             "accepted": {name: table_from_value(one) for name, one in cell.accepted.items()},
+            **({"noise": {name: table_from_value(one) for name, one in cell.noise.items()}} if cell.noise else {}),
         }
         for slug, cell in baseline.cells.items()
     }

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from qbench.errors import InputError
-from qbench.judging import ANY, Accepted, Calibrated, Measurement, moved_ranges
-from qbench.metrics import kept_digest, unpacked_answers
+from qbench.judging import ANY, Accepted, Calibrated, Measurement, Repeats, moved_ranges, within_noise
+from qbench.metrics import Answers, kept_digest, unpacked_answers
 from qbench.number_text import value_text
 from qbench.storage import ArchiveError, current_limits, inflate
 
@@ -31,13 +31,27 @@ class Scope(enum.Enum):
     ALL = "all"
 
 
-def is_in_scope(scope: Scope | None, measurement: Measurement, old: Accepted | None) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownNoise:
+    """How far runs of a cell differ. ``kept``: data set → the accepted answers, where they are kept.
+
+    ``averaged``: whether the measurement at hand is one of these runs.
+    """
+
+    repeats: Repeats
+    averaged: bool
+    kept: Mapping[str, Answers]
+
+
+def is_in_scope(
+    scope: Scope | None, measurement: Measurement, old: Accepted | None, noise: KnownNoise | None = None
+) -> bool:
     """Whether ``scope`` (None: nothing) takes ``measurement`` instead of ``old`` (None: nothing was accepted)."""
     if scope is None:
         return False
     if old is None:
         return scope in (Scope.NEW, Scope.ALL)
-    if not is_change(measurement, old):
+    if not is_change(measurement, old, noise):
         more = any(s.metric not in old.metrics for s in measurement.scores)  # the suite has one more metric
         more = more or any(data not in old.kept for data in measurement.kept)  # or keeps the answers themselves
         if scope is Scope.ALL and measurement.executed_macs is not None:  # not known when it was accepted, or more
@@ -49,13 +63,16 @@ def is_in_scope(scope: Scope | None, measurement: Measurement, old: Accepted | N
     return scope in (Scope.CHANGED, Scope.ALL)
 
 
-def is_change(measurement: Measurement, old: Accepted | None) -> bool:
-    """Whether something that was accepted would be replaced by something else."""
+def is_change(measurement: Measurement, old: Accepted | None, noise: KnownNoise | None = None) -> bool:
+    """Whether something that was accepted would be replaced by something else than ``noise`` explains."""
     if old is None:
         return False
     new = accepted_of(measurement, "")
     if old.fell_to_float(measurement):
         return True
+    if noise is not None:
+        within, _ = within_noise(measurement, old, noise.kept, noise.repeats, averaged=noise.averaged)
+        return not within
     pairs = ((new.metrics, old.metrics), (new.kept, old.kept))
     changed = any(before.get(name, value) != value for now, before in pairs for name, value in now.items())
     return changed or any(old.predictions.get(data) != digest for data, digest in new.predictions.items())

@@ -18,6 +18,7 @@ from qbench.judging import (
     Finding,
     Measurement,
     Outcome,
+    Repeats,
     RewriteNote,
     Verdict,
     paired_interval,
@@ -54,6 +55,7 @@ _OPTIONAL = (
     "rewritten",
     "calibrated",
     "idle_rules",
+    "repeats",
     "unfetched",
     "excused",
     "tolerance",
@@ -234,6 +236,7 @@ class CellRecord(
     rewritten: RewriteNote | None = None
     calibrated: dict[str, Any] | None = None
     idle_rules: tuple[str, ...] = ()
+    repeats: Repeats | None = None
     unfetched: bool = False
     excused: str = ""
     tolerance: float | None = None
@@ -370,7 +373,7 @@ class CellRecord(
 
 _MEASURED = (
     *("digests", "changed", "changed_count", "ties", "macs", "integer_macs", "weight_macs", "refusals", "seconds"),
-    *("executed_macs", "kept", "compared", "rewritten", "idle_rules", "constant_bytes"),
+    *("executed_macs", "kept", "compared", "rewritten", "idle_rules", "constant_bytes", "repeats"),
 )
 """What a measurement and its record have under one name."""
 

@@ -4,7 +4,7 @@ columns read is what reports keep."""
 import pytest
 from msgspec import structs
 
-from qbench.judging import Compared, RewriteNote
+from qbench.judging import Compared, MetricNoise, Repeats, RewriteNote
 from qbench.reporting import columns
 from qbench.reporting.view import read_cell
 from qbench.tracking import CellRecord, GateRecord, MetricRecord
@@ -65,6 +65,11 @@ WHOLE = structs.replace(
     rewritten=RewriteNote(policy="fast", nodes=1),
     calibrated={"key": "k"},
     seconds={"run": 1.5},
+    repeats=Repeats(
+        runs=2,
+        differing={"data": 9},
+        metrics={"top1": MetricNoise(hits=(774, 771), out_of=(1000, 1000), pairs=9)},
+    ),
     unfetched=True,
 )
 """A cell with a value for every field but ``excused``, which would make it green, and ``left_out``."""

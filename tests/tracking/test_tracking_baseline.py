@@ -331,3 +331,26 @@ def test_another_data_set_is_told_by_its_count(now, words):
     before = accepted().data["photos"].samples
     found = accepted().expectation(measured().cell, digests, samples={"photos": before + now})
     assert "another data set 'photos' " + words.format(before, before + now) in found.what
+
+
+def test_noise_is_stored_by_class_and_absent_where_none_was_measured(path):
+    from qbench.judging import MetricNoise, Repeats
+
+    before = load_baseline(path)
+    text = path.read_text()
+    assert '"noise"' not in text
+    counts = MetricNoise(hits=(350, 352, 349), out_of=(400, 400, 400), pairs=9, flips=12)
+    noise = {
+        "x64-avx2": Repeats(runs=3, differing={"photos": 5}, flips={"photos": 12}, metrics={"top1": counts}),
+        "x64-test": Repeats(runs=2),
+    }
+    slug = next(iter(before.cells))
+    save_baseline(
+        path,
+        dataclasses.replace(before, cells={**before.cells, slug: dataclasses.replace(before.cells[slug], noise=noise)}),
+    )
+    assert load_baseline(path).cells[slug].noise == noise
+    assert json.loads(path.read_text())["cells"][slug]["noise"]["x64-test"] == {"runs": 2}
+    assert load_baseline(path).cells[slug].outdated().noise == {}
+    save_baseline(path, before)
+    assert path.read_text() == text

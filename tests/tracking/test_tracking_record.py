@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tracked_results import line, measured, top1
 
-from qbench.judging import Compared, FirstNode, Outcome, PassNote, RewriteNote, Verdict
+from qbench.judging import Compared, FirstNode, MetricNoise, Outcome, PassNote, Repeats, RewriteNote, Verdict
 from qbench.metrics import Clusters
 from qbench.storage import json_line
 from qbench.tracking.baseline_file import load_baseline, save_baseline
@@ -97,3 +97,16 @@ def test_what_sources_prove_is_read_again():
     clusters = Clusters(sources=20, effect=3.5, interval=(-0.02, 0.01), shown=(-0.03, 0.02), p=0.4, error=0.008)
     measurement = measured(dataclasses.replace(top1(758), clusters=clusters))
     assert known_record(json_line(line(measurement)).encode()).measurement() == measurement
+
+
+def test_repeats_are_part_of_a_line_only_where_a_cell_ran_again():
+    counts = MetricNoise(hits=(350, 352), out_of=(400, 400), pairs=4, flips=5)
+    noisy = Repeats(runs=2, differing={"words": 6}, flips={"words": 5}, metrics={"per@words": counts})
+    for repeats in (noisy, Repeats(runs=2)):
+        measurement = measured(repeats=repeats)
+        text = json_line(line(measurement)).encode()
+        assert known_record(text).measurement() == measurement
+        assert record_of_line(json.loads(text)).repeats == repeats
+    assert "repeats" not in line(measured())
+    broken = line(measured(repeats=noisy)) | {"repeats": {"runs": 1}}
+    assert record_of_line(broken).left_out == ("repeats",)

@@ -168,6 +168,11 @@ class Retrieval:
     k: int = 10
 
     @property
+    def is_joint(self) -> bool:
+        """Every sample is compared with all others."""
+        return True
+
+    @property
     def usual_metrics(self) -> tuple[str, ...]:
         """Documents found among the best five."""
         return ("recall5",)
