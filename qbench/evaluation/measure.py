@@ -189,7 +189,7 @@ def measure_request(request: Request) -> Measurement:
     today = _of_today(request, reference)
     scores = tuple(_score(request, use, answers[use.data], today[use.data]) for use in subject.metrics)
     began = timer()
-    repeats = measure_repeats(request, graphs, samples, answers, reference, scores)
+    repeats = measure_repeats(request, graphs, samples, first=answers, reference=reference, scores=scores)
     again = {} if repeats is None else {"repeats": round(timer() - began, 3)}
     keeps = request.keeps_answers or (repeats is not None and repeats.is_noisy)
     changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}

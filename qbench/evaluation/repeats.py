@@ -37,6 +37,7 @@ def measure_repeats(
     request: Request,
     graphs: "Mapping[str, ir.Model]",
     samples: Mapping[str, Samples],
+    *,
     first: Mapping[str, Answers],
     reference: Mapping[str, Answers],
     scores: Sequence[Score],
@@ -127,7 +128,7 @@ def compare_runs(
 
 
 def _counted(counts: Sequence[Counts], out_of: int, flips: int) -> MetricNoise:
-    """What a metric counted in every run, ``out_of`` as many as its score; sums over samples have a noise of samples."""
+    """What a metric counted in every run, out of as many as its score; sums over samples have a noise of samples."""
     sums = [count.sums for count in counts]
     values = [hits if whole == out_of else round(out_of * Fraction(hits, whole)) for hits, whole in sums]
     spread = 0

@@ -95,3 +95,13 @@ def test_a_path_in_a_suite_names_the_folder(project):
     result = project.run()
     assert result.ret
     assert "next to the suite" in result.stdout.str() + result.stderr.str()
+
+
+def test_answers_that_are_only_read_are_not_repeated(project, record):
+    record()
+    project.write_suite(SUITE.replace("tolerance", "repeats = 3\ntolerance"))
+    project.run("--qbench-select=backend=answers-pixel")
+    (cell,) = project.lines(kind="cell")
+    assert cell["outcome"] == "error"
+    assert "repeats = 3 for answers that were recorded elsewhere" in cell["headline"]
+    assert 'repeats = { "answers-pixel" = 1 }' in cell["remedy"]
