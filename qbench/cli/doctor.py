@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
@@ -23,7 +22,7 @@ from qbench.cli.printing import print_columns, print_json, put
 from qbench.number_text import counted
 
 if TYPE_CHECKING:
-    from qbench.judging import EnvironmentClass, QuarantineEntry, Tolerance
+    from qbench.judging import DataPower, EnvironmentClass, QuarantineEntry, Tolerance
     from qbench.storage import Cache
     from qbench.suite import Catalogues, PlannedCell, Suite
     from qbench.tracking import Baseline
@@ -81,21 +80,8 @@ def _bytes(folder: Path) -> int:
 
 
 # What ``qbench doctor`` reports about one suite: its assets, what its samples can decide, its exceptions.
-#
-# The smallest loss that n paired samples distinguish from chance, one-sided 5 % with 80 % power, when a share π of
-# them flips:
-#
-#     m = (z₀.₉₅ + z₀.₈) · √(π / n)        (non-inferiority of paired proportions, true difference 0)
 
-FLIPS = 0.02
-"""The share of samples that changes sides between fp32 and a good int8 network: measured ones lie near it."""
 SOON = datetime.timedelta(days=30)
-
-
-def decidable_drop(n: int, flips: float = FLIPS) -> float:
-    """The smallest loss (a fraction) that n samples can distinguish from chance; see the formula above."""
-    z = NormalDist().inv_cdf(0.95) + NormalDist().inv_cdf(0.8)
-    return min(1.0, z * math.sqrt(flips / n))
 
 
 def suite_facts(
@@ -110,6 +96,7 @@ def suite_facts(
     Raises:
         QbenchError: the suite is wrong, or a baseline is damaged.
     """
+    from qbench.judging import open_sentence
     from qbench.suite import expand, gather, load_suite
     from qbench.tracking import baseline_path, find_baseline
 
@@ -121,15 +108,17 @@ def suite_facts(
     entries = [_entry(entry, today) for entry in suite.quarantine]
     places = _Places.of(suite, planned, catalogues, processor)
     excused, gated = _excused(planned, known, places)
+    models = [
+        _model(suite, name, baseline, catalogues, _tolerances(planned, name, baseline, places))
+        for name, baseline in known.items()
+    ]
     facts = {
         "suite": suite.name,
         "path": str(path),
         "cells": len(planned),
         "assets": _assets(suite, cache),
-        "models": [
-            _model(suite, name, baseline, catalogues, _tolerances(planned, name, baseline, places))
-            for name, baseline in known.items()
-        ],
+        "undecided": open_sentence(power for _, powers in models for power in powers),
+        "models": [facts for facts, _ in models],
         "unknown_until_started": list(places.unknown),
         "quarantine": entries,
         "gated": gated,
@@ -169,23 +158,26 @@ def _model(
     baseline: "Baseline | None",
     catalogues: "Catalogues",
     tolerances: "Sequence[Tolerance]",
-) -> dict[str, Any]:
-    """n, the margin in samples and what can be decided, for each proportion that the baseline holds.
+) -> "tuple[dict[str, Any], list[DataPower]]":
+    """n, its sources, the margin in samples and what can be decided, for each proportion that the baseline holds.
 
-    The margin is that of the strictest of ``tolerances``, and ``largest_…`` that of the most lenient.
+    Samples of one source are taken to change together: before a run nothing else is known of them. The margin is that
+    of the strictest of ``tolerances``, and ``largest_…`` that of the most lenient.
     """
     table = next(model for model in suite.models if model.id == name)
     if baseline is None:
-        return {"model": name, "baseline": False, "classes": [], "metrics": []}
+        return {"model": name, "baseline": False, "classes": [], "metrics": []}, []
+    from qbench.judging import DataPower, whole_effect
     from qbench.metrics import Score
 
     classes = sorted({one for cell in baseline.cells.values() for one in cell.accepted})
-    metrics = []
+    metrics, powers = [], []
     for metric, hits in baseline.metrics.items() if tolerances else ():  # without quantized cells nothing is judged
         kind = catalogues.metrics.get(metric.partition("@")[0])
         if not kind.proportion:
             continue  # an error rate counts units, not samples
-        n = baseline.data[metric.partition("@")[2] or table.data].samples
+        data = baseline.data[metric.partition("@")[2] or table.data]
+        n = data.samples
         fp32 = Score(
             metric=metric,
             direction=kind.direction,
@@ -202,19 +194,32 @@ def _model(
         )
         values = [tolerance.of(metric).value for tolerance in tolerances]
         margins = [math.floor(tolerance.margin(fp32)) for tolerance in tolerances]
+        power = DataPower(
+            model=name,
+            metric=metric,
+            n=n,
+            sources=data.sources,
+            effect=1.0 if data.sources is None else whole_effect(n, data.sources),
+            margin=min(float(tolerance.margin(fp32) / n) for tolerance in tolerances),
+            unit=kind.unit,
+        )
+        powers.append(power)
         metrics.append(
             {
                 "metric": metric,
                 "n": n,
+                "sources": data.sources,
                 "fp32_hits": hits,
                 "margin_samples": min(margins),
                 "largest_margin_samples": max(margins),
                 "tolerance": min(values),
                 "largest_tolerance": max(values),
-                "decidable_pp": round(100 * decidable_drop(n), 2),
+                "decidable_pp": round(100 * power.tells, 2),
+                "needed": power.needed,
+                "settles": power.more_text,
             }
         )
-    return {"model": name, "baseline": True, "classes": classes, "metrics": metrics}
+    return {"model": name, "baseline": True, "classes": classes, "metrics": metrics}, powers
 
 
 def _entry(entry: "QuarantineEntry", today: datetime.date) -> dict[str, Any]:
@@ -366,6 +371,8 @@ def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
     missing = [asset for asset in suite["assets"] if not asset["cached"]]
     put()
     put(f"{suite['path']}: {suite['cells']} cells")
+    if suite["undecided"]:
+        put(f"  {suite['undecided']}")
     if missing:
         total = _size(sum(asset["bytes"] for asset in missing))
         put(f"  assets: {len(missing)} of {len(suite['assets'])} packages are not cached yet, {total} to download")
@@ -376,7 +383,7 @@ def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
         put(f"  drift is incomparable here: results are accepted for {', '.join(classes)}")
     rows = [row for model in suite["models"] for row in _model_rows(model)]
     if rows:
-        header = ("  model", "metric", "n", "one sample", "margin", "can tell from chance")
+        header = ("  model", "metric", "n", "one sample", "margin", "can tell from chance", "to settle the margin")
         print_columns(rows, header)
     for name in suite["unknown_until_started"]:
         put(f"  environment class of {name}: unknown until its Python is started; what a 'when' may excuse counts")
@@ -395,10 +402,11 @@ def _model_rows(model: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         yield (
             f"  {model['model']}",
             metric["metric"],
-            str(n),
+            str(n) if metric["sources"] is None else f"{n} from {metric['sources']} sources",
             f"{100 / n:.2f} pp",
             gates,
             f"a loss from {metric['decidable_pp']:.2f} pp on",
+            metric["settles"].removesuffix(" settle it").removesuffix(" settles it") or "enough",
         )
 
 

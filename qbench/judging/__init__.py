@@ -61,6 +61,9 @@ if TYPE_CHECKING:
     from qbench.judging.noise import Noise as Noise
     from qbench.judging.noise import Repeats as Repeats
     from qbench.judging.noise import noise_of as noise_of
+    from qbench.judging.power import DataPower as DataPower
+    from qbench.judging.power import open_sentence as open_sentence
+    from qbench.judging.power import whole_effect as whole_effect
     from qbench.judging.rules import DEFAULT_TOLERANCE as DEFAULT_TOLERANCE
     from qbench.judging.rules import Allowance as Allowance
     from qbench.judging.rules import Limit as Limit
@@ -77,6 +80,7 @@ if TYPE_CHECKING:
     from qbench.judging.statistics import margin_evidence as margin_evidence
     from qbench.judging.statistics import mcnemar_midp as mcnemar_midp
     from qbench.judging.statistics import samples_needed as samples_needed
+    from qbench.judging.statistics import spread_of as spread_of
     from qbench.judging.verdict import FAILING as FAILING
     from qbench.judging.verdict import Gate as Gate
     from qbench.judging.verdict import GateState as GateState

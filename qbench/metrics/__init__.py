@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from qbench.metrics.answers import restored_answers as restored_answers
     from qbench.metrics.answers import text_of as text_of
     from qbench.metrics.answers import unpacked_answers as unpacked_answers
+    from qbench.metrics.clusters import student_quantile as student_quantile
     from qbench.metrics.distances import MOST_DB as MOST_DB
     from qbench.metrics.metric import BILLION as BILLION
     from qbench.metrics.metric import ArrayLabels as ArrayLabels

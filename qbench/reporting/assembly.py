@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from types import MappingProxyType
 from typing import Any
 
@@ -15,10 +16,12 @@ from qbench.judging import (
     NOTHING_ACCEPTED_FOR,
     THEN,
     Cell,
+    DataPower,
     LossParts,
     benjamini_hochberg,
     loss_midp,
     parts_of_counts,
+    spread_of,
 )
 from qbench.number_text import rough_percent, thousands
 from qbench.reporting.columns import READ
@@ -138,6 +141,44 @@ def _tested(cell: CellView) -> MetricView | None:
     if cell.key.schema == FP32 or cell.record.outcome == ABSENT:
         return None
     return next((m for m in cell.metrics if m.proportion and m.against_labels and m.out_of == m.n), None)
+
+
+# What the data of each model tell from chance: of the metrics that gate a loss, over the quantized cells of the model.
+# The margin is the strictest; design effect and standard error are the medians of what the cells showed.
+
+
+def data_powers(cells: Iterable[CellView]) -> tuple[DataPower, ...]:
+    """One for each model and metric, in the order of the cells."""
+    gating: dict[tuple[str, str], list[tuple[MetricView, float]]] = {}
+    for cell in cells:
+        if cell.key.schema == FP32 or cell.record.outcome == ABSENT:
+            continue
+        losing = {gate.metric for gate in cell.record.gates if gate.kind == "loss"}
+        for metric in cell.metrics:
+            margin = metric.margin
+            if margin is None and cell.record.tolerance is not None:  # one that is under one sample has no limit
+                margin = cell.record.tolerance * abs(metric.reference_value)
+            if metric.name in losing and margin is not None:
+                gating.setdefault((cell.key.model, metric.name), []).append((metric, margin))
+    return tuple(found for (model, _), several in gating.items() if (found := _data_power(model, several)) is not None)
+
+
+def _data_power(model: str, several: Sequence[tuple[MetricView, float]]) -> DataPower | None:
+    first = several[0][0]
+    known = [metric.clusters for metric, _ in several if metric.clusters is not None]
+    errors = [spread_of(*metric.interval) for metric, _ in several if metric.interval is not None]
+    if not first.proportion and not errors:
+        return None
+    return DataPower(
+        model=model,
+        metric=first.name,
+        n=first.n,
+        margin=min(margin for _, margin in several),
+        sources=known[0].sources if known else None,
+        effect=median(one.effect for one in known) if known else 1.0,
+        unit=first.unit,
+        error=None if first.proportion else median(errors),
+    )
 
 
 # Which cells of a run have a loss in two parts: those whose quantized graph ``integer-ideal`` ran too.
@@ -376,6 +417,7 @@ def build_report(
         costs=_costs(chosen, views, cells),
         new_classes=new_classes,
         class_remedy=_class_remedy(past, views) if new_classes else "",
+        powers=data_powers(cells),
     )
 
 

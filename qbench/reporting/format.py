@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from qbench import number_text
+from qbench.judging import DataPower
 from qbench.number_text import MINUS, distance_text, points, thousands
 from qbench.reporting.view import ABSENT, CellView, MetricView
 
@@ -51,6 +52,15 @@ MEANINGS = {
 def symbol_of(outcome: str) -> str:
     """One character for an outcome; ``!`` for one that is not known here."""
     return SYMBOLS.get(outcome, "!")
+
+
+POWER_HEADINGS = ("Model", "Metric", "Samples", "Tells from chance", "May lose", "To settle it")
+
+
+def power_row(power: DataPower) -> tuple[str, ...]:
+    """The fields under ``POWER_HEADINGS``."""
+    more = power.more_text.removesuffix(" settle it").removesuffix(" settles it")
+    return (power.model, power.metric, power.data_text, power.tells_text, power.margin_text, more or "enough")
 
 
 def symbol_of_cell(cell: CellView) -> str:

@@ -320,6 +320,7 @@ def _environment() -> "Environment":
     made.filters["breakable"] = _breakable
     made.filters["tojson_text"] = _in_script
     made.globals |= {"BELOW": words.BELOW, "BELOW_MEANING": words.BELOW_MEANING, "NOT_ACCURACY": words.NOT_ACCURACY}
+    made.globals |= {"POWER_HEADINGS": words.POWER_HEADINGS, "power_row": words.power_row}
     made.globals |= {"MEANINGS": words.MEANINGS, "STATES": words.STATES, "TABS": TABS, "columns": columns.COLUMNS}
     made.globals |= {"ATTENTION": columns.ATTENTION, "CELLS": columns.CELLS, "KNOWN": columns.KNOWN}
     return made

@@ -9,6 +9,7 @@ from qbench.reporting.format import (
     BELOW,
     BELOW_MEANING,
     NOT_ACCURACY,
+    POWER_HEADINGS,
     STATES,
     cell_text,
     change_text,
@@ -16,6 +17,7 @@ from qbench.reporting.format import (
     counted,
     is_agreement,
     parts_text,
+    power_row,
     symbol_of,
     tally_lines,
     value_text,
@@ -72,6 +74,8 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
     yield "  ".join(
         f"{symbol} {count} {escaped(name)}" for symbol, name, count in tally_lines(report.cells, report.tallies)
     )
+    if report.undecided:
+        yield f"> {escaped(report.undecided)}"
     yield from _notices(report)
     if report.causes:
         yield "## Needs attention"
@@ -87,6 +91,7 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
         for matrix in report.matrices:
             yield from _matrix(matrix)
     yield from _in_parts(report)
+    yield from _powers(report)
     yield from _steps(report)
     yield from _history(report, {m: charts[report.suite, m] for m in report.models if (report.suite, m) in charts})
     yield from _known(report)
@@ -130,6 +135,13 @@ def _cell_row(cell: CellView) -> Iterable[str]:
         text = place.column.text(cell)
         text = code(text) if place.key == "cell" else text if place.column.is_number else escaped(text)
         yield "<br>".join([f"**{text}**" if place.style == "strong" else text, *place.lines_below(cell)])
+
+
+def _powers(report: Report) -> Iterable[str]:
+    """What the data can tell from chance, model by model."""
+    if report.powers:
+        yield "## What the data can tell"
+        yield markdown_table(POWER_HEADINGS, 5, (tuple(map(escaped, power_row(one))) for one in report.powers))
 
 
 def _step(step: Step) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qbench.judging import FAILING, IMPROVED, NO_LONGER_FAILS
+from qbench.judging import FAILING, IMPROVED, NO_LONGER_FAILS, DataPower, open_sentence
 from qbench.number_text import percent, points
 from qbench.reporting.findings_view import Found
 from qbench.reporting.format import change_text, counted, value_text
@@ -43,6 +43,7 @@ class Report:
     ``costs`` are time and size of each cell over the runs.
     ``new_classes``: environment classes for which nothing is accepted though something is for others: nothing gates
     drift there. ``class_remedy``: what to type then; empty elsewhere.
+    ``powers``: what the data of each model can tell from chance, metric by metric.
     """
 
     suite: str
@@ -67,6 +68,12 @@ class Report:
     costs: Mapping[CellKey, Cost] = field(default_factory=dict)
     new_classes: tuple[str, ...] = ()
     class_remedy: str = ""
+    powers: tuple[DataPower, ...] = ()
+
+    @property
+    def undecided(self) -> str:
+        """Which models have too little data for their own margins; empty: none."""
+        return open_sentence(self.powers)
 
     @property
     def state(self) -> str:

@@ -484,11 +484,17 @@ def summary_lines(source: Report | Run | Sequence[Run], width: int = 80, *, unic
 
 
 def _lines(report: Report, width: int, *, brief: bool) -> Iterable[Line]:
-    matrices = [] if brief else list(matrix_lines(report, width))
+    matrices = [] if brief else [*_open_margins(report, width), *matrix_lines(report, width)]
     end = [Line(""), *_sentence(report, width)] if brief else _closing(report, width)
     for line in (*matrices, *red_lines(report, width), *end):
         fits = len(line.text) <= width or line.tone == COMMAND  # a command is there to be copied: the terminal wraps it
         yield line if fits else Line(line.text[: width - 1] + "…", line.tone)
+
+
+def _open_margins(report: Report, width: int) -> Iterable[Line]:
+    if report.undecided:
+        yield from wrapped(report.undecided, width, "warn", indent=0)
+        yield Line("")
 
 
 def class_sentence(report: Report) -> str:

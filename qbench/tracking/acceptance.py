@@ -365,6 +365,8 @@ def accept_reference(
                 remedy="Run the fp32 cell of this model again.",
             )
     labelled = [s for s in measurement.scores if s.against is Against.LABELS]
+    main = next(iter(answers), "")
+    sources = {s.metric.partition("@")[2] or main: s.clusters.sources for s in measurement.scores if s.clusters}
     new = Baseline(
         model=measurement.cell.model,
         model_digest=digests["model"],
@@ -373,7 +375,13 @@ def accept_reference(
         environment_class=environment_class,
         metrics={s.metric: s.reference_hits for s in labelled},
         data={
-            name: StoredData(samples=len(a), digest=digests[f"data:{name}"], reference=a.digest, kind=a.form)
+            name: StoredData(
+                samples=len(a),
+                digest=digests[f"data:{name}"],
+                reference=a.digest,
+                kind=a.form,
+                sources=sources.get(name),
+            )
             for name, a in answers.items()
         },
         stored=answers,
@@ -384,6 +392,9 @@ def accept_reference(
     if baseline is not None:
         if _same_reference(baseline, new):
             return Acceptance(baseline=replace(baseline, stored=answers, lost=()) if baseline.lost else baseline)
+        known = {name: replace(data, sources=sources.get(name)) for name, data in baseline.data.items()}
+        if _same_reference(replace(baseline, data=known), new):  # a count of sources replaces no result
+            return Acceptance(baseline=replace(baseline, stored=answers, data=known, lost=()))
         if _is_other_subject(baseline, new):
             outdated = {slug: cell.outdated() for slug, cell in baseline.cells.items()}
             is_other_model = _identity(baseline) != _identity(new)

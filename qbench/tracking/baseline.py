@@ -18,12 +18,15 @@ class StoredData:
 
     Args:
         samples: how many. digest: of data and labels. reference: of the fp32 answers to it. kind: their form.
+        sources: how many sources they were drawn from; None: each has its own, or the baseline is older. No result is
+            judged by it; ``qbench doctor`` says by it what the data can tell.
     """
 
     samples: int
     digest: str
     reference: str
     kind: str = "ranking"
+    sources: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -506,7 +506,10 @@ def _table(baseline: Baseline) -> dict[str, Any]:
             "environment_class": baseline.environment_class,
             "metrics": plain(baseline.metrics),
         },
-        "data": plain(baseline.data),
+        "data": {
+            name: {key: one for key, one in plain(data).items() if one is not None}
+            for name, data in baseline.data.items()
+        },
         "cells": cells,
     } | ({"calibrations": words} if words else {})
 

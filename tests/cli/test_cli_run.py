@@ -402,7 +402,7 @@ def test_doctor_counts_excuses_and_dates(accepted, qbench):
 
 
 def test_what_samples_can_decide_follows_the_table_of_sample_sizes():
-    from qbench.cli.doctor import decidable_drop
+    from qbench.judging.power import decidable_drop
 
     # n for a margin of 0.5 pp at 0.5, 1, 2 and 5 % of flips, one-sided 5 %, 80 % power
     for n, flips in ((1237, 0.005), (2474, 0.01), (4947, 0.02), (12366, 0.05)):
