@@ -19,7 +19,7 @@ FLIPS = 0.02
 """The share of samples that changes sides between fp32 and a good int8 network: measured ones lie near it."""
 
 _Z = NormalDist().inv_cdf(1 - ALPHA) + NormalDist().inv_cdf(0.8)
-_NAMED = 3
+_NAMED = 2
 
 
 def decidable_drop(n: int, flips: float = FLIPS, effect: float = 1.0) -> float:

@@ -1,15 +1,17 @@
 """What samples find and margins need, against the tables; adjusted p-values against scipy and statsmodels."""
 
 import math
+from dataclasses import replace
 from statistics import NormalDist
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest, false_discovery_control
+from scipy.stats import binom, binomtest, false_discovery_control, t
 from statsmodels.stats.multitest import multipletests
 
 from qbench.judging import benjamini_hochberg, changed_share, detectable_drop, loss_midp, mcnemar_midp, samples_needed
+from qbench.judging.power import DataPower, decidable_drop, open_sentence, whole_effect
 from qbench.judging.statistics import detectable_by_spread, samples_by_spread, spread_of
 
 
@@ -110,3 +112,44 @@ def test_adjusting_nothing_and_the_impossible():
     assert benjamini_hochberg([]) == ()
     with pytest.raises(ValueError, match="between 0 and 1"):
         benjamini_hochberg([0.5, math.nan])
+
+
+def test_what_samples_tell_from_chance_follows_the_table_of_sample_sizes():
+    # n for a margin of 0.5 pp at 0.5, 1, 2 and 5 % of flips, one-sided 5 %, 80 % power
+    for n, flips in ((1237, 0.005), (2474, 0.01), (4947, 0.02), (12366, 0.05)):
+        assert decidable_drop(n, flips) == pytest.approx(0.005, rel=1e-3)
+        assert decidable_drop(3 * n, flips, effect=3.0) == pytest.approx(0.005, rel=1e-3)
+
+
+def test_samples_that_change_together_count_as_their_sources_and_few_sources_as_fewer():
+    assert whole_effect(500, 500) == 1
+    assert whole_effect(500, 1) == 500
+    point = t.ppf(0.95, 19) / NormalDist().inv_cdf(0.95)
+    assert whole_effect(500, 20) == pytest.approx(25 * point**2, rel=1e-9)
+
+
+@given(st.integers(2, 2000), st.floats(0.001, 0.5), st.integers(1, 40))
+def test_so_many_sources_more_do_settle_the_margin(sources, margin, size):
+    power = DataPower(model="m", metric="top1", n=sources * size, sources=sources, effect=size, margin=margin)
+    if not power.is_open:
+        assert power.more_text == ""
+        return
+    more = int(power.more_text.partition(" more source")[0].replace(",", ""))
+    for added, is_open in ((more, False), (more - 1, True)):
+        n = (sources + added) * size
+        assert replace(power, n=n, sources=sources + added).is_open is is_open
+
+
+def test_a_suite_says_once_which_models_cannot_decide_their_own_rule():
+    enough = DataPower(model="big", metric="top1", n=50_000, margin=0.01)
+    exact = DataPower(model="exact", metric="top1", n=50, margin=0.0)  # the first flip counts: nothing to settle
+    few = DataPower(model="voices", metric="top1", n=200, sources=4, effect=50.0, margin=0.02)
+    less = replace(few, metric="top5", margin=0.03)
+    rate = DataPower(model="words", metric="wer", n=110, margin=0.001, error=0.004)
+    assert open_sentence([enough, exact]) == ""
+    found = open_sentence([enough, less, few, exact, rate])
+    assert found.startswith("2 of 4 models have too few samples")
+    assert "voices top1 may lose 2.00 pp, 200 samples from 4 sources tell a loss from" in found
+    assert "voices top5" not in found
+    more = math.ceil(110 * (4 * (NormalDist().inv_cdf(0.95) + NormalDist().inv_cdf(0.8))) ** 2) - 110
+    assert f"words wer may lose 0.10 pp, 110 samples tell a loss from 0.99 pp on, {more:,} more samples" in found

@@ -9,7 +9,7 @@ from tracked_results import ANSWERS, ELSEWHERE, HERE, agreement, baseline, line,
 
 from qbench.errors import IncompleteError, InputError
 from qbench.judging import Compared, Criterion, QuarantineEntry, Rules
-from qbench.metrics import Answers
+from qbench.metrics import Answers, Clusters
 from qbench.tracking import (
     AcceptedRow,
     Accepting,
@@ -19,6 +19,7 @@ from qbench.tracking import (
     accepted_lines,
     baseline_path,
     demand_whole,
+    load_baseline,
     save_baseline,
 )
 
@@ -239,6 +240,28 @@ def test_the_same_reference_is_no_change_even_from_elsewhere(known):
     again = accept_reference(known, measured(), ANSWERS, backend="ort-cpu", environment_class=str(ELSEWHERE))
     assert again.baseline is known
     assert not again.rows
+
+
+def test_sources_that_are_declared_later_are_stored_without_a_reason_and_change_no_result(known, tmp_path):
+    found = measured()
+    shared = Clusters(sources=40, effect=2.0, interval=(-0.1, 0.1), shown=(-0.1, 0.1), p=1.0, error=0.1)
+    scores = tuple(
+        dataclasses.replace(one, clusters=shared if one.metric.endswith("@photos") else None) for one in found.scores
+    )
+    again = accept_reference(
+        known,
+        dataclasses.replace(found, scores=scores),
+        ANSWERS,
+        backend="ort-cpu",
+        environment_class=str(HERE),
+    )
+    assert not again.rows
+    assert {name: data.sources for name, data in again.baseline.data.items()} == {"photos": 40, "words": None}
+    assert (again.baseline.cells, again.baseline.metrics) == (known.cells, known.metrics)
+    path = baseline_path(tmp_path, "smoke", "m")
+    save_baseline(path, again.baseline)
+    assert load_baseline(path).data == again.baseline.data
+    assert path.read_text().count('"sources"') == 1
 
 
 def test_a_new_reference_clears_nothing_else(known):
