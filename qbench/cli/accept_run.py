@@ -56,9 +56,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_baselines(parser)
     parser.add_argument("--suites", metavar="DIR", default="suites", help="folder of the suites (default: suites)")
     declare_history(parser)
-    parser.add_argument("--in-ci", action="store_true", help="accept although CI is set")
+    declare_ci(parser)
     parser.add_argument("--dry-run", action="store_true", help="show the table and write nothing")
     declare_json(parser)
+
+
+def declare_ci(parser: argparse.ArgumentParser) -> None:
+    """Whether baselines may be written by a job."""
+    parser.add_argument("--in-ci", action="store_true", help="accept although CI is set")
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -73,7 +78,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """
     from qbench.tracking import Accepting, Scope
 
-    _refuse_in_ci(arguments.in_ci, os.environ)
+    refuse_in_ci(arguments.in_ci, os.environ)
     accepting = Accepting(scope=Scope(arguments.what), reason=arguments.reason, for_any=arguments.any_class)
     folder = Path(arguments.baselines)
     measured: dict[tuple[str, str], list[_Measured]] = {}
@@ -93,7 +98,12 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.GATE_FAILED if any(is_named or not one.is_listed for one in every) else ExitCode.FINE
 
 
-def _refuse_in_ci(allowed: bool, environment: Mapping[str, str]) -> None:
+def refuse_in_ci(allowed: bool, environment: Mapping[str, str]) -> None:
+    """Check that this is no job of continuous integration.
+
+    Raises:
+        InputError: it is, and that is not ``allowed``.
+    """
     if not allowed and environment.get("CI", "").lower() not in _NO:
         raise InputError(
             "Accepting results",

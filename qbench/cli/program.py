@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from qbench.cli import accept_run, backfill, completion, doctor, init, list_names, quarantine, run
+from qbench.cli import accept_run, backfill, completion, doctor, init, list_names, quarantine, run, stability
 from qbench.cli import bisect as bisect_actions
 from qbench.cli import compare_runs as compare_files
 from qbench.cli import diff as diff_sides
@@ -51,6 +51,7 @@ COMMANDS: tuple[Command, ...] = (
     compare_files.COMMAND,
     diff_sides.COMMAND,
     accept_run.COMMAND,
+    stability.COMMAND,
     quarantine.COMMAND,
     merge_histories.COMMAND,
     draw_report.COMMAND,

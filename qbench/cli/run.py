@@ -34,11 +34,7 @@ if TYPE_CHECKING:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench run``."""
-    parser.add_argument("suite", metavar="SUITE", help="a suite file, suites/<name>.qbench.toml")
-    parser.add_argument(
-        "--select", metavar="E", default="", help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'"
-    )
-    parser.add_argument("--shard", metavar="I/N", default="", help="run only the models of shard I of N")
+    declare_selection(parser)
     declare_baselines(parser)
     declare_cache(parser)
     parser.add_argument(
@@ -55,6 +51,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", action="append", choices=KINDS, default=[], help="write a report; repeatable")
     declare_output(parser)
     declare_json(parser)
+
+
+def declare_selection(parser: argparse.ArgumentParser) -> None:
+    """The suite, and which of its cells."""
+    parser.add_argument("suite", metavar="SUITE", help="a suite file, suites/<name>.qbench.toml")
+    parser.add_argument(
+        "--select", metavar="E", default="", help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'"
+    )
+    parser.add_argument("--shard", metavar="I/N", default="", help="run only the models of shard I of N")
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -77,8 +82,20 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         )
     suite = Path(arguments.suite).absolute()
     os.stat(suite)  # whose error is one sentence
-    progress = partial(_progress, history=Path(DEFAULT_HISTORY if arguments.history == "off" else arguments.history))
+    progress = partial(
+        show_progress, history=Path(DEFAULT_HISTORY if arguments.history == "off" else arguments.history)
+    )
     done = run_suite(suite, _options(arguments), progress, Path.cwd())
+    code = ended_early(arguments, done)
+    return _finished(arguments, done) if code is None else code
+
+
+def ended_early(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode | None:
+    """The exit code of a run in which no cell was measured, once it is said why; None: some were.
+
+    Raises:
+        InputError: nothing is selected.
+    """
     for sentence in done.refused:
         say(with_hint(_in_our_options(sentence), arguments.extension))
     if done.refused:
@@ -87,26 +104,31 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         return ExitCode.GATE_FAILED
     if done.is_empty:
         return _nothing_selected(arguments, done)
-    if done.run is None:
-        return ExitCode.INCOMPLETE
-    return _finished(arguments, done)
+    return ExitCode.INCOMPLETE if done.run is None else None
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
     """The arguments as options of pytest; failed cells are not localized here, as ``qbench localize`` does that."""
-    given = {
-        "select": arguments.select,
-        "shard": arguments.shard,
-        "baselines": arguments.baselines,
-        "cache": arguments.cache and str(Path(arguments.cache).absolute()),
+    more = {
         "limit": arguments.limit,
         "release": arguments.release,
         "history": arguments.history,
         "reports": arguments.output,
         "localize": 0,
     }
-    options = [f"--qbench-{name}={value}" for name, value in given.items() if value not in (None, "")]
-    return [*options, *(f"--qbench-report={kind}" for kind in arguments.report)]
+    return [*options_of_plugin(arguments, more), *(f"--qbench-report={kind}" for kind in arguments.report)]
+
+
+def options_of_plugin(arguments: argparse.Namespace, more: Mapping[str, Any]) -> list[str]:
+    """What ``declare_selection``, ``declare_baselines`` and ``declare_cache`` declare, and ``more``, for pytest."""
+    given = {
+        "select": arguments.select,
+        "shard": arguments.shard,
+        "baselines": arguments.baselines,
+        "cache": arguments.cache and str(Path(arguments.cache).absolute()),
+        **more,
+    }
+    return [f"--qbench-{name}={value}" for name, value in given.items() if value not in (None, "")]
 
 
 def _in_our_options(sentence: str) -> str:
@@ -149,7 +171,7 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
 
 
 @contextmanager
-def _progress(cells: Sequence[str], history: Path) -> "Iterator[Progress]":
+def show_progress(cells: Sequence[str], history: Path) -> "Iterator[Progress]":
     """What shows the progress over ``cells``, ``suite::model::backend+schema[+variant]``, here.
 
     Args:

@@ -194,9 +194,8 @@ def noise_of(score: Score, repeats: Repeats | None, *, averaged: bool) -> Noise 
 def most_flips(repeats: Repeats, data: str) -> float:
     """How many samples of ``data`` may be answered otherwise than in an accepted run, by noise alone.
 
-    Two runs differ by f flips on average over P pairs of runs; a further pair is within f + 3 √(f (1 + 1/P)) where
-    flips are Poisson counts.
+    Two of R runs differ by f flips on average; a further pair is within f + 3 √(f (1 + 2/R)) where flips are Poisson
+    counts, and the mean is as good as that of R/2 pairs without a run in common.
     """
-    pairs = repeats.runs * (repeats.runs - 1) // 2
-    mean = repeats.flips.get(data, 0) / pairs
-    return mean + _DRIFT * math.sqrt(mean * (1 + 1 / pairs))
+    mean = repeats.flips.get(data, 0) / (repeats.runs * (repeats.runs - 1) // 2)
+    return mean + _DRIFT * math.sqrt(mean * (1 + 2 / repeats.runs))

@@ -58,6 +58,7 @@ class OpenSuite:
             cache=Cache.default() if options.cache is None else Cache(options.cache),
             accepting=accepting,
             limit=options.limit,
+            uses_floors=options.repeats is None,
             processor=self.config.hook.pytest_qbench_processor(config=self.config),
         )
         return Bench(self.suite, self.catalogues, settings)
@@ -93,7 +94,10 @@ def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
         kept, planned = expand_pruned(suite, catalogues)
         stale = tuple(entry for entry in suite.quarantine if entry not in kept.quarantine)
         return OpenSuite(kept, catalogues, planned, config, shown, stale)
-    return OpenSuite(suite, catalogues, expand(suite, catalogues), config, shown)
+    planned = expand(suite, catalogues)
+    if (repeats := config.stash[OPTIONS].repeats) is not None:
+        planned = tuple(one.with_repeats(repeats, "option --qbench-repeats") for one in planned)
+    return OpenSuite(suite, catalogues, planned, config, shown)
 
 
 def _extension(value: object) -> Extension:

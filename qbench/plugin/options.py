@@ -55,6 +55,7 @@ class Options:
         missing: the result of a cell without anything accepted. prune: remove baselines that nothing uses.
         shard: ``i/N``, only the models of that share; empty: all.
         localize: seconds for localizing one red cell; 0: do not localize.
+        repeats: run every cell so many times, whatever suites and baselines say; None: as they say.
         size_limits: factor on the size limits of opened files; None: the defaults.
         release: measure another release of a package; None: what is installed.
     """
@@ -78,6 +79,7 @@ class Options:
     prune: bool
     shard: str
     localize: float
+    repeats: int | None
     size_limits: int | None
     release: Release | None
 
@@ -124,6 +126,9 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="NAME=PYTHON",
         default="",
         help="run ONNX Runtime under another Python, and mark the run file with the release of NAME there",
+    )
+    group.addoption(
+        "--qbench-repeats", metavar="N", help="run every cell N times, whatever suites and baselines say of its noise"
     )
     group.addoption("--qbench-limit", metavar="N", help="at most N samples of each data set; never accepted")
     group.addoption(
@@ -179,6 +184,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         prune=config.getoption("qbench_prune"),
         shard=str(config.getoption("qbench_shard")).strip(),
         localize=LOCALIZE if localize is None else localize,
+        repeats=_number(config, "repeats", int, "a whole number from 1", lambda v: v >= 1),
         size_limits=_number(config, "size-limits", int, "a whole number from 1", lambda v: v >= 1),
         release=release,
     )
@@ -274,8 +280,9 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
 
 
 def _number(config: pytest.Config, name: str, kind: Any, expected: str, fits: Any) -> Any:  # noqa: ANN401
-    """The number of option ``name``; ``limit`` has no ini twin, since a limited run is an exception."""
-    text = str(config.getoption("qbench_limit") or "") if name == "limit" else _text(config, name)
+    """The number of option ``name``; some have no ini twin, since such a run is an exception."""
+    is_exception = name in ("limit", "repeats")
+    text = str(config.getoption(f"qbench_{name}") or "") if is_exception else _text(config, name)
     if not text:
         return None
     try:

@@ -72,6 +72,10 @@ class PlannedCell:
         """The tolerance in ``environment``: default < suite < model < cell."""
         return next(tolerance for when, tolerance in self.tolerances if environment.matches(when))
 
+    def with_repeats(self, repeats: int, rule: str) -> "PlannedCell":
+        """This cell, to be run so many times; ``rule``: what says so."""
+        return replace(self, rules=replace(self.rules, repeats=repeats, repeats_rule=rule))
+
     def quarantine_entry(self, environment: EnvironmentClass) -> QuarantineEntry | None:
         """The quarantine entry about this cell in ``environment``."""
         return next((entry for entry in self.quarantine if environment.matches(entry.when)), None)

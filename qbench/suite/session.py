@@ -40,10 +40,12 @@ from qbench.judging import (
     Gate,
     Measurement,
     Outcome,
+    Repeats,
     State,
     Verdict,
     accepted_on,
     approved,
+    inherited,
     judge,
     retrained_gate,
     support_lost,
@@ -113,6 +115,7 @@ class Settings:
         baselines: folder of baseline files. cache: of prepared samples, profiles and fp32 runs.
         suite_path: the suite file as a user would type it, for commands in messages.
         accepting: which results the run accepts into baselines at its end; None: none.
+        uses_floors: whether a cell whose noise is in its baseline runs once; else it runs as often as the suite says.
         limit: at most that many samples of each scored data set, judged against today's fp32 run; None: all.
         today: for expiry dates. processor: the machine's class; None: ask the machine.
         timer: seconds on a monotonic clock.
@@ -124,6 +127,7 @@ class Settings:
     cache: Cache = field(default_factory=Cache.default)
     accepting: Accepting | None = None
     limit: int | None = None
+    uses_floors: bool = True
     processor: str | None = None
     timer: Callable[[], float] = time.perf_counter
 
@@ -191,23 +195,34 @@ class Bench:
         if criterion is not None:
             other = known.backends.get(criterion.backend)
             comparator = Comparator(backend=other, criterion=criterion, environment=self.environment(criterion.backend))
+        environment = self.environment(cell.backend)
+        floor = self._floor(planned, environment)
         return Request(
             cell=cell,
             shared=shared,
             backend=known.backends.get(cell.backend),
             schema=None if cell.is_fp32 or cell.is_given or cell.is_recorded else known.schemas.get(cell.schema),
             reference=self._reference(planned, shared),
-            environment=self.environment(cell.backend),
+            environment=environment,
             rewriting=rewriting_of(planned.passes, known.passes, f"Running '{cell}'"),
             threads=self.suite.table.threads,
             comparator=comparator,
             rival=known.backends.get(planned.rules.rival) if planned.rules.rival else None,
-            keeps_answers=planned.rules.allowance.keeps_answers,
-            repeats=planned.rules.repeats,
+            keeps_answers=planned.rules.allowance.keeps_answers or (floor is not None and floor.is_noisy),
+            repeats=planned.rules.repeats if floor is None else 1,
             repeat_threads=self.suite.table.repeat_threads,
             recalibrated=planned.recalibrated,
             timer=self._settings.timer,
         )
+
+    def _floor(self, planned: PlannedCell, environment: EnvironmentClass) -> Repeats | None:
+        """The noise of this cell that its baseline holds for ``environment``; None: its runs are to be compared now."""
+        if not self._settings.uses_floors or planned.model.is_alone or self._settings.limit is not None:
+            return None
+        baseline = self._baselines.get(planned.model.id)
+        known = None if baseline is None else baseline.cells.get(planned.cell.slug)
+        name = None if known is None else inherited(known.noise, environment, planned.rules.equivalents)
+        return None if known is None or name is None else known.noise[name]
 
     def _reference(self, planned: PlannedCell, shared: SubjectArtifacts) -> Mapping[str, Answers]:
         """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run.

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from qbench.tracking.acceptance import Acceptance as Acceptance
     from qbench.tracking.acceptance import Accepting as Accepting
     from qbench.tracking.acceptance import accept_measurements as accept_measurements
+    from qbench.tracking.acceptance import accept_noise as accept_noise
     from qbench.tracking.acceptance import accept_reference as accept_reference
     from qbench.tracking.acceptance import demand_whole as demand_whole
     from qbench.tracking.acceptance import is_taken as is_taken

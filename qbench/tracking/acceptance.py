@@ -329,6 +329,28 @@ def _rows(
     ]
 
 
+def accept_noise(
+    baseline: Baseline | None, measurements: Iterable[Measurement]
+) -> tuple[Baseline | None, dict[str, str]]:
+    """``baseline`` with how far the runs of ``measurements`` differ, and of each cell that has no place there why.
+
+    The noise of a cell is kept by environment class, next to what was accepted for it in any class.
+    """
+    if baseline is None:
+        return None, {str(one.cell): "no baseline" for one in measurements}
+    cells, refused = dict(baseline.cells), dict[str, str]()
+    for measurement in measurements:
+        slug, name = measurement.cell.slug, str(measurement.environment)
+        known = cells.get(slug)
+        if stale := baseline.expectation(measurement.cell, measurement.digests).what:
+            refused[str(measurement.cell)] = f"the stored fp32 reference does not fit: {stale}"
+        elif known is None or not known.current:
+            refused[str(measurement.cell)] = "never accepted"
+        elif measurement.repeats is not None:
+            cells[slug] = replace(known, noise={**known.noise, name: measurement.repeats})
+    return replace(baseline, cells=cells), refused
+
+
 # Accepting today's fp32 answers as the reference of a model; a pure function from a Baseline to a new one.
 #
 # No cell is judged by what was accepted for another model or other data. It is kept and marked as of a former one

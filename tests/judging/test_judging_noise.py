@@ -182,7 +182,7 @@ def test_the_floor_of_an_equivalent_class_holds_too():
 
 def test_how_many_flips_noise_admits():
     repeats = repeats_of(760, 757, 762, flips=12)
-    assert most_flips(repeats, "photos") == pytest.approx(4 + 3 * math.sqrt(4 * 4 / 3))
+    assert most_flips(repeats, "photos") == pytest.approx(4 + 3 * math.sqrt(4 * 5 / 3))
     assert most_flips(repeats, "crops") == 0
 
 
