@@ -19,7 +19,7 @@ from pathlib import Path
 from qbench.backends import get_backend, in_slices
 from qbench.errors import QbenchError
 from qbench.host import package_versions, processor_class
-from qbench.metrics import get_metric, score
+from qbench.metrics import Score, get_metric, score
 from qbench.storage import Cache
 from qbench.subjects import get_dataset, get_model, prepare_samples
 
@@ -59,6 +59,10 @@ SUBJECTS = (
     ),
     Judged("fashion_mobile", "fashion_test", ("top1",), (91.39,), "trained anew"),
     Judged("fashion_preact", "fashion_test", ("top1",), (89.80,), "another network: it normalizes before it convolves"),
+    Judged("clothes_segmenter", "clothes_scenes", ("miou", "pixel_accuracy"), why="trained here"),
+    Judged("clothes_points", "clothes_single", ("oks",), why="trained here"),
+    Judged("photo_denoiser", "noisy_pieces", ("psnr", "ssim"), why="trained here"),
+    Judged("diabetes_mlp", "diabetes_test", ("mae", "rmse", "mape", "spearman"), why="trained here"),
     Judged("minilm_glosses", "glosses", ("top1", "top5"), (70.05, 93.44), "another head, and other definitions"),
     Judged(
         "minilm_retrieval", "gloss_queries", ("top1", "top5", "mrr"), (42.2, 58.8, 49.8), "other definitions and words"
@@ -128,11 +132,16 @@ def row(judged: Judged) -> str:
         f"`{judged.data}`",
         f"{len(data):,}",
         " / ".join(judged.metrics),
-        " / ".join(f"{100 * one.value:.2f}" for one in found),
+        " / ".join(shown(one) for one in found),
         "" if judged.tried is None else " / ".join(f"{value:.2f}" for value in judged.tried),
         judged.why,
     )
     return f"| {' | '.join(cells)} |"
+
+
+def shown(one: Score) -> str:
+    """The value: percentages as such, others in their unit."""
+    return f"{100 * one.value:.2f}" if one.unit == "%" else " ".join([f"{one.value:.2f}", *filter(None, [one.unit])])
 
 
 def page_with(text: str, page: str) -> str:
@@ -159,7 +168,8 @@ def main(arguments: list[str]) -> int:
         return 1
     versions = package_versions(["onnxruntime", "numpy", "pillow"])
     made = ", ".join(f"{name} {version}" for name, version in versions.items())
-    text += f"\nIn per cent, by `{BACKEND}`; {made}, {processor_class()}.\n"
+    units = "Shares in per cent, errors of values in the unit of the labels"
+    text += f"\n{units}, by `{BACKEND}`; {made}, {processor_class()}.\n"
     if asked.write:
         PAGE.write_text(page_with(text, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     else:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from qbench.metrics.answers import unpacked_answers as unpacked_answers
     from qbench.metrics.clusters import student_quantile as student_quantile
     from qbench.metrics.distances import MOST_DB as MOST_DB
+    from qbench.metrics.masks import IGNORED as IGNORED
+    from qbench.metrics.masks import MaskAnswers as MaskAnswers
     from qbench.metrics.metric import BILLION as BILLION
     from qbench.metrics.metric import ArrayLabels as ArrayLabels
     from qbench.metrics.metric import Counts as Counts
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from qbench.metrics.paired import tango_statistic as tango_statistic
     from qbench.metrics.registry import catalogue as catalogue
     from qbench.metrics.registry import get_metric as get_metric
+    from qbench.metrics.regression import ValueAnswers as ValueAnswers
     from qbench.metrics.scores import Against as Against
     from qbench.metrics.scores import Clusters as Clusters
     from qbench.metrics.scores import Direction as Direction

@@ -2,10 +2,11 @@
 
 import functools
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from qbench.errors import InputError, unknown_name
 from qbench.extension import Catalogue, Extension, known_extensions
 
 if TYPE_CHECKING:
@@ -37,6 +38,15 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "recall10": "ranking",
         "map": "ranking",
         "perplexity": "sequences",
+        "miou": "masks",
+        "pixel_accuracy": "masks",
+        "mae": "regression",
+        "rmse": "regression",
+        "mape": "regression",
+        "oks": "regression",
+        "spearman": "regression",
+        "psnr": "restoration",
+        "ssim": "restoration",
     }
 )
 """Metric → the module that has it, in capitals: ``top1`` is ``ranking.TOP1``. The module is loaded with the metric."""
@@ -45,15 +55,23 @@ _ALSO_CALLED: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("acc", "acc1", "acc@1", "accuracy", "top-1", "top_1", "top1_accuracy"), "top1"),
         **dict.fromkeys(("acc5", "acc@5", "top-5", "top_5", "top5_accuracy"), "top5"),
-        **dict.fromkeys(("snr", "psnr", "mse", "rmse", "l2"), "sqnr"),
+        **dict.fromkeys(("snr", "l2"), "sqnr"),
         **dict.fromkeys(("cos", "cosine_similarity"), "cosine"),
-        **dict.fromkeys(("mae", "linf", "max_abs", "maxerr", "max_diff"), "max_error"),
+        **dict.fromkeys(("linf", "max_abs", "maxerr", "max_diff"), "max_error"),
         **dict.fromkeys(("agree", "match"), "agreement"),
         "exact_match": "exact",
         "ppl": "perplexity",
+        **dict.fromkeys(("iou", "mean_iou", "jaccard"), "miou"),
+        **dict.fromkeys(("acc_pixel", "pacc"), "pixel_accuracy"),
+        **dict.fromkeys(("relative_error", "mre"), "mape"),
+        **dict.fromkeys(("mse", "l2_error"), "rmse"),
+        "rho": "spearman",
     }
 )
 """Names that other tools have for the same, or for what answers the same question → ours."""
+
+_IOU = "iou_"
+_MOST_CLASSES = 1 << 16
 
 
 def _load(name: str) -> "Metric":
@@ -61,10 +79,36 @@ def _load(name: str) -> "Metric":
     return found
 
 
+class _OfOneClass:
+    """``iou_3``: the intersection over union of class 3."""
+
+    @property
+    def form(self) -> str:
+        """How a name is built."""
+        return "iou_CLASS"
+
+    def maker(self, name: str) -> "Callable[[], Metric] | None":
+        """The factory of the metric called ``name``; None when that is not such a name."""
+        number = name.removeprefix(_IOU)
+        if number == name or not number.isascii() or not number.isdecimal() or int(number) >= _MOST_CLASSES:
+            return None
+        return functools.partial(_iou_of, int(number))
+
+    def unknown(self, doing: str, name: str, listed: Iterable[str]) -> InputError:
+        """The error for another name."""
+        return unknown_name(doing, "metric", name, listed, first=_MODULES, meant=_ALSO_CALLED.get(name.lower()))
+
+
+def _iou_of(number: int) -> "Metric":
+    from qbench.metrics.masks import iou_of_class
+
+    return iou_of_class(number)
+
+
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Metric]":
     """The metrics of qbench and those that ``extensions`` add."""
     own = {name: functools.partial(_load, name) for name in _MODULES}
-    return Catalogue("metric", own, also_called=_ALSO_CALLED).extended(extensions)
+    return Catalogue("metric", own, grammar=_OfOneClass()).extended(extensions)
 
 
 def get_metric(name: str) -> "Metric":

@@ -7,6 +7,8 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+Wide = npt.NDArray[np.float64]
+
 RESAMPLES = 2000
 CONFIDENCE = 0.9
 _SEED = 20260
@@ -95,6 +97,25 @@ def _drawn_sources(
         while len(np.unique(group_of[places])) < len(groups):
             places = np.concatenate([members[source] for source in rng.integers(len(members), size=len(members))])
         yield places
+
+
+def weighted_interval(
+    change: Callable[[Wide], Wide], count: int, sources: npt.NDArray[np.intp] | None = None
+) -> tuple[float, float]:
+    """The 5 % and the 95 % point of ``change(weights)``, for values of all samples together that sums give.
+
+    Args:
+        change: (b, count) float64, how often each sample was drawn → (b,) changes.
+        count: samples. sources: (count,) the number of each one's source, drawn whole; None: each has its own.
+    """
+    rng = np.random.Generator(np.random.PCG64(_SEED))
+    drawn = count if sources is None else int(sources.max()) + 1
+    block = max(1, _BLOCK // count)
+    found = []
+    for start in range(0, RESAMPLES, block):
+        times = rng.multinomial(drawn, np.full(drawn, 1 / drawn), size=min(block, RESAMPLES - start))
+        found.append(change((times if sources is None else times[:, sources]).astype(np.float64)))
+    return _ends(np.concatenate(found))
 
 
 def with_unmet(interval: tuple[float, float], rows: npt.NDArray[np.int64]) -> tuple[float, float]:

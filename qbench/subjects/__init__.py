@@ -71,5 +71,8 @@ if TYPE_CHECKING:
     from qbench.subjects.tasks import forced_likelihoods as forced_likelihoods
     from qbench.subjects.tasks import runner_named as runner_named
     from qbench.subjects.tasks import tied_rows as tied_rows
+    from qbench.subjects.value_tasks import Regression as Regression
+    from qbench.subjects.value_tasks import Restoration as Restoration
+    from qbench.subjects.value_tasks import Segmentation as Segmentation
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -42,6 +42,10 @@ _MODELS: Mapping[str, Entry] = {
     "squeezenet": Entry("qbench_zoo.image_models", "squeezenet", (SQUEEZENET,)),
     "fashion_preact": Entry("qbench_zoo.fashion", "fashion_preact"),
     "fashion_mobile": Entry("qbench_zoo.fashion", "fashion_mobile"),
+    "clothes_segmenter": Entry("qbench_zoo.number_models", "clothes_segmenter"),
+    "clothes_points": Entry("qbench_zoo.number_models", "clothes_points"),
+    "photo_denoiser": Entry("qbench_zoo.number_models", "photo_denoiser"),
+    "diabetes_mlp": Entry("qbench_zoo.number_models", "diabetes_mlp", (SCIKIT_LEARN,)),
     "g2p_en": Entry("qbench_zoo.pronunciation", "g2p_en", (G2P_EN,)),
     "magika": Entry("qbench_zoo.file_types", "magika_model", (MAGIKA,)),
     "minilm_glosses": Entry("qbench_zoo.glosses", "minilm_glosses", (MINILM,)),
@@ -62,6 +66,20 @@ _DATASETS: Mapping[str, Entry] = {
     "calibration_crops": Entry("qbench_zoo.photos", "calibration_crops", _OTHER_PHOTOS, samples=135),
     "fashion_test": Entry("qbench_zoo.fashion", "fashion_test", (FASHION_MNIST,), samples=10_000),
     "fashion_calibration": Entry("qbench_zoo.fashion", "fashion_calibration", (FASHION_MNIST,), samples=1_000),
+    "clothes_scenes": Entry("qbench_zoo.number_models", "clothes_scenes", (FASHION_MNIST, FOOLBOX), samples=400),
+    "clothes_scenes_calibration": Entry(
+        "qbench_zoo.number_models", "clothes_scenes_calibration", (FASHION_MNIST, *_OTHER_PHOTOS), samples=128
+    ),
+    "clothes_single": Entry("qbench_zoo.number_models", "clothes_single", (FASHION_MNIST, FOOLBOX), samples=400),
+    "clothes_single_calibration": Entry(
+        "qbench_zoo.number_models", "clothes_single_calibration", (FASHION_MNIST, *_OTHER_PHOTOS), samples=128
+    ),
+    "noisy_pieces": Entry("qbench_zoo.number_models", "noisy_pieces", (FOOLBOX,), samples=120),
+    "noisy_pieces_calibration": Entry(
+        "qbench_zoo.number_models", "noisy_pieces_calibration", _OTHER_PHOTOS, samples=64
+    ),
+    "diabetes_test": Entry("qbench_zoo.number_models", "diabetes_test", (SCIKIT_LEARN,), samples=89),
+    "diabetes_train": Entry("qbench_zoo.number_models", "diabetes_train", (SCIKIT_LEARN,), samples=353),
     "magika_files": Entry("qbench_zoo.file_types", "magika_files", (MAGIKA, *SCORED, *CALIBRATION), samples=234),
     "magika_files_all": Entry(
         "qbench_zoo.file_types", "magika_files_all", (MAGIKA, *SCORED, *MORE, *CALIBRATION), samples=1_118

@@ -98,8 +98,8 @@ class Photo:
         return decode_picture(open_member(self.package, self.path), self.source)
 
 
-_SCORED = tuple(Photo(FOOLBOX, f"foolbox/data/imagenet_{name}.jpg") for name in _IMAGENET)
-_CALIBRATION = (
+SCORED_PHOTOS = tuple(Photo(FOOLBOX, f"foolbox/data/imagenet_{name}.jpg") for name in _IMAGENET)
+CALIBRATION_PHOTOS = (
     Photo(SCIKIT_IMAGE, "skimage/data/astronaut.png"),
     Photo(SCIKIT_IMAGE, "skimage/data/chelsea.png"),
     Photo(SCIKIT_IMAGE, "skimage/data/coffee.png"),
@@ -115,12 +115,12 @@ _CALIBRATION = (
 def imagenet_photos() -> Dataset:
     """20 photographs of ImageNet's validation set, 512 × 512 but for one, each with its class."""
     labels = tuple((int(name.partition("_")[2]),) for name in _IMAGENET)
-    return _whole_pictures("imagenet_photos", _SCORED, labels)
+    return _whole_pictures("imagenet_photos", SCORED_PHOTOS, labels)
 
 
 def photo_crops() -> Dataset:
     """500 crops of the same 20 photographs, unlabelled."""
-    return _crops("photo_crops", _SCORED, _SCORED_GRIDS)
+    return _crops("photo_crops", SCORED_PHOTOS, _SCORED_GRIDS)
 
 
 def photo_crops_128() -> Dataset:
@@ -137,12 +137,12 @@ def photo_crops_128() -> Dataset:
 
 def calibration_photos() -> Dataset:
     """9 other colour photographs of packages' sample data, unlabelled."""
-    return _whole_pictures("calibration_photos", _CALIBRATION, None)
+    return _whole_pictures("calibration_photos", CALIBRATION_PHOTOS, None)
 
 
 def calibration_crops() -> Dataset:
     """135 crops of those 9 photographs, unlabelled."""
-    return _crops("calibration_crops", _CALIBRATION, _CALIBRATION_GRIDS)
+    return _crops("calibration_crops", CALIBRATION_PHOTOS, _CALIBRATION_GRIDS)
 
 
 def _resized(pixels: Pixels) -> Pixels:

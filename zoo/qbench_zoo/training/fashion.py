@@ -104,6 +104,10 @@ _OPERATORS: Mapping[str, Callable[[list[Any], ir.Node, bool], Any]] = MappingPro
         "Relu": lambda inputs, _, __: functional.relu(inputs[0]),
         "Clip": lambda inputs, _, __: torch.clamp(inputs[0], inputs[1], inputs[2]),
         "Add": lambda inputs, _, __: inputs[0] + inputs[1],
+        "Concat": lambda inputs, node, __: torch.cat(inputs, node.attributes["axis"].as_int()),
+        "Resize": lambda inputs, _, __: functional.interpolate(
+            inputs[0], scale_factor=inputs[1].tolist()[2:]
+        ),  # nearest
         "GlobalAveragePool": lambda inputs, _, __: inputs[0].mean((2, 3), keepdim=True),
         "Flatten": lambda inputs, _, __: inputs[0].flatten(1),
         "Gemm": lambda inputs, _, __: functional.linear(*inputs),  # written with transB = 1

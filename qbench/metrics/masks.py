@@ -1,0 +1,209 @@
+"""Answers that name a class for each pixel, and what counts them: intersection over union, right pixels.
+
+    IoU_c = Σᵢ |answer = c ∧ label = c| / Σᵢ |answer = c ∨ label = c|      over the pixels of all pictures i
+    mIoU  = mean of IoU_c over the classes that any answer or label has
+
+A pixel whose label is ``IGNORED`` counts nowhere. Sources: Everingham et al., "The Pascal visual object classes
+challenge" (2010), section 4.2.2; Long, Shelhamer and Darrell (2015), section 5.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.metrics.answers import Answers, Outputs, answer_words
+from qbench.metrics.metric import BILLION, ArrayLabels, Counts, Metric
+from qbench.metrics.resampling import Wide, weighted_interval
+from qbench.metrics.scores import Against, Direction
+
+IGNORED = 255
+"""The label of a pixel that is not counted; in masks of uint16 it is 65535."""
+
+Mask = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskAnswers(Answers):
+    """The class of every pixel of n pictures.
+
+    Args:
+        classes: (n, H, W) uint8 or uint16.
+        tied: (n,) bool: in some pixel the best score was shared, and the lowest class taken; None: not recorded.
+        outputs: those of the network for the first samples; None: not recorded.
+    """
+
+    classes: Mask
+    tied: npt.NDArray[np.bool_] | None = None
+    outputs: Outputs | None = None
+
+    def __post_init__(self) -> None:
+        if self.classes.ndim != 3 or self.classes.dtype not in (np.uint8, np.uint16):
+            raise ValueError(f"masks are (n, H, W) uint8 or uint16, not {self.classes.shape} {self.classes.dtype}")
+
+    @property
+    def form(self) -> str:
+        """One word."""
+        return "masks"
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """``classes`` in the smallest type, so that equal masks have equal digests."""
+        small = self.classes.max(initial=0) <= np.iinfo(np.uint8).max
+        return {"classes": self.classes.astype(np.uint8) if small else self.classes}
+
+    @property
+    def usual_metrics(self) -> tuple[str, ...]:
+        """Of segmentation."""
+        return ("miou", "pixel_accuracy")
+
+    def best(self, index: int) -> bytes:
+        """The mask of sample ``index``."""
+        return bytes(self.classes[index].astype(np.uint16).tobytes())
+
+    def agreement_with(self, reference: Answers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Equal pixels, out of all."""
+        assert isinstance(reference, MaskAnswers)
+        if self.classes.shape != reference.classes.shape:
+            raise ValueError(f"masks {self.classes.shape} and {reference.classes.shape} of the reference")
+        same = (self.classes == reference.classes).sum(axis=(1, 2), dtype=np.int64)
+        return same, np.full(len(self), self.classes[0].size, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassPixels:
+    """(n, classes) int64 each: pixels of every class in every picture, where the label is not ignored.
+
+    Args:
+        both: answered and labelled so. either: answered or labelled so.
+    """
+
+    both: npt.NDArray[np.int64]
+    either: npt.NDArray[np.int64]
+
+
+def class_pixels(answered: Mask, labelled: Mask, ignored: int) -> ClassPixels:
+    """The pixels of each class in masks (n, H, W) of one shape."""
+    kept = labelled != ignored
+    classes = 1 + max(int(answered.max(initial=0, where=kept)), int(labelled.max(initial=0, where=kept)))
+    both, named = [], []
+    for one, right, counts in zip(answered, labelled, kept, strict=True):
+        a, b = one[counts], right[counts]
+        both.append(np.bincount(a[a == b], minlength=classes))
+        named.append(np.bincount(a, minlength=classes) + np.bincount(b, minlength=classes))
+    common = np.array(both, np.int64)
+    return ClassPixels(common, np.array(named, np.int64) - common)
+
+
+def mean_iou(both: Wide, either: Wide) -> Wide:
+    """The mean over classes of sums (b, classes): (b,); a class without a pixel is left out."""
+    found = either > 0
+    return np.asarray(_iou(both, either).sum(axis=1) / np.maximum(found.sum(axis=1), 1))
+
+
+def _iou(both: Wide, either: Wide) -> Wide:
+    return np.divide(both, either, out=np.zeros(both.shape), where=either > 0)
+
+
+def _pixels(name: str, answers: Answers, labels: ArrayLabels) -> ClassPixels:
+    masks, right = _masks(name, answers, labels)
+    return class_pixels(masks, right, _ignored(right))
+
+
+def _masks(name: str, answers: Answers, labels: ArrayLabels) -> tuple[Mask, Mask]:
+    if isinstance(answers, MaskAnswers):
+        _require_masks(name, answers.classes.shape[1:], labels)
+        return answers.classes, np.stack(labels)
+    raise ValueError(f"{name} compares masks, and these answers are {answer_words(answers)}")
+
+
+def _require_masks(name: str, size: tuple[int, ...], labels: ArrayLabels) -> None:
+    for index, label in enumerate(labels):
+        if label.dtype not in (np.uint8, np.uint16):
+            raise ValueError(f"{name} compares masks of uint8 or uint16, and label {index} is {label.dtype}")
+        if label.shape != size:
+            answered, right = ("×".join(map(str, shape)) for shape in (size, label.shape))
+            raise ValueError(f"{name} compares masks of {answered} pixels, and label {index} has {right}")
+
+
+def _ignored(right: Mask) -> int:
+    return int(np.iinfo(right.dtype).max)
+
+
+# The value is that of all pictures together; a picture is better or worse by its own mean.
+
+
+def _in_billionths(share: float) -> int:
+    return round(BILLION * share)
+
+
+def _counted(pixels: ClassPixels, chosen: slice) -> Counts:
+    both, either = pixels.both[:, chosen].astype(np.float64), pixels.either[:, chosen].astype(np.float64)
+    whole = mean_iou(both.sum(axis=0, keepdims=True), either.sum(axis=0, keepdims=True))
+    return Counts(
+        hits=np.rint(BILLION * mean_iou(both, either)).astype(np.int64),
+        out_of=np.where(either.any(axis=1), BILLION, 0).astype(np.int64),
+        total=(_in_billionths(float(whole[0])), BILLION if either.any() else 0),
+    )
+
+
+def _resampled(  # noqa: PLR0917 - the metric's name and classes, and what each metric is given
+    name: str,
+    chosen: slice,
+    answers: Answers,
+    labels: ArrayLabels,
+    reference: Answers,
+    sources: npt.NDArray[np.intp] | None = None,
+) -> tuple[float, float]:
+    sums = [
+        (pixels.both[:, chosen].astype(np.float64), pixels.either[:, chosen].astype(np.float64))
+        for pixels in (_pixels(name, answers, labels), _pixels(name, reference, labels))
+    ]
+
+    def change(weights: Wide) -> Wide:
+        now, before = (mean_iou(weights @ both, weights @ either) for both, either in sums)
+        return now - before
+
+    return weighted_interval(change, len(answers), sources)
+
+
+def _iou_metric(name: str, title: str, chosen: slice) -> Metric:
+    def count(answers: Answers, labels: ArrayLabels, _reference: Answers | None) -> Counts:
+        return _counted(_pixels(name, answers, labels), chosen)
+
+    return Metric(
+        name=name,
+        title=title,
+        direction=Direction.HIGHER,
+        against=Against.LABELS,
+        count=count,
+        proportion=False,
+        resampled=functools.partial(_resampled, name, chosen),
+        array_labels=True,
+    )
+
+
+MIOU = _iou_metric("miou", "Mean intersection over union", slice(None))
+
+
+def iou_of_class(number: int) -> Metric:
+    """The intersection over union of class ``number``."""
+    return _iou_metric(f"iou_{number}", f"Intersection over union of class {number}", slice(number, number + 1))
+
+
+def _count_pixels(answers: Answers, labels: ArrayLabels, _reference: Answers | None) -> Counts:
+    masks, right = _masks("pixel_accuracy", answers, labels)
+    kept = right != _ignored(right)
+    return Counts(*(each.sum(axis=(1, 2), dtype=np.int64) for each in ((masks == right) & kept, kept)))
+
+
+PIXEL_ACCURACY = Metric(
+    name="pixel_accuracy",
+    title="Pixels of the right class",
+    direction=Direction.HIGHER,
+    against=Against.LABELS,
+    count=_count_pixels,
+    proportion=False,
+    array_labels=True,
+)
