@@ -50,6 +50,13 @@ _CAPABILITIES = Capabilities(
 )
 """What it loads and runs (2026.4); products with unsigned or 4-bit weights run in float."""
 
+_ARITHMETICS = {
+    "x64-avx512-vnni": "openvino-vnni",
+    "x64-avx2-vnni": "openvino-vnni",
+    "x64-avx2": "openvino-avx2",
+}
+"""Class of processor → arithmetic. Kernels for AVX-512 without VNNI sum other pairs, which no arithmetic describes."""
+
 _LACKING = ("No conversion rule", "OpConversionFailure", "implementations.empty()", "mplemented", "upported")
 """Parts of messages that mean that the engine does not support the model, and not that the graph is invalid."""
 
@@ -70,8 +77,8 @@ class OpenvinoBackend:
 
     @property
     def arithmetic(self) -> str | None:
-        """That of its integer kernels on x64 with AVX-512 and VNNI; None: those of other processors are not known."""
-        return "openvino-vnni" if processor_class() == "x64-avx512-vnni" else None
+        """That of its integer kernels on this processor; None: they are not known."""
+        return _ARITHMETICS.get(processor_class())
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
         """A compiled model.

@@ -1,7 +1,7 @@
 """Before anything runs: which layers can saturate or overflow, or cannot be represented."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -21,8 +21,17 @@ from qbench.graph import (
     input_at,
     node_key,
 )
-from qbench.interpreter import Summing, float_operator, sum_shape, summing
-from qbench.numerics import Arithmetic, MultiplierForm, QParams, QType, real_multiplier, scaler, short_multiplier
+from qbench.interpreter import RAISE, Summing, float_operator, sum_shape, summing, with_gaps
+from qbench.numerics import (
+    Accumulator,
+    Arithmetic,
+    MultiplierForm,
+    QParams,
+    QType,
+    real_multiplier,
+    scaler,
+    short_multiplier,
+)
 from qbench.passes import lower_to_integers
 
 # The products by constant weights in a graph of integer operators, each as the columns over which it sums:
@@ -255,6 +264,15 @@ def pair_risk(product: IntegerProduct, bits: int = BITS) -> PairRisk:
     )
 
 
+def _as_paired(product: IntegerProduct, register: Accumulator) -> IntegerProduct:
+    """``product`` with the neighbours and the data that ``register`` pairs."""
+    if odd := register.odd_channels(product.order.shape):
+        product = replace(product, weight=with_gaps(product.weight, odd, 0))
+    if register.raised and product.levels == "int8" and not product.order.weights_left:
+        return replace(product, levels="uint8", low=product.low + RAISE, high=product.high + RAISE)
+    return product
+
+
 def _why_not(product: IntegerProduct, worst: int) -> str:
     if len(product.weight) < 2:
         return "one product a sum"
@@ -295,8 +313,9 @@ def arithmetic_limits(product: IntegerProduct, arithmetic: Arithmetic) -> tuple[
     """What ``arithmetic`` cannot represent of ``product``, one line per limit."""
     here = arithmetic.at(product.operator, product.node)
     found = []
-    if pair_bits := here.accumulator.pairs(product.order.shape):
-        risk = pair_risk(product, pair_bits)
+    halved = product.levels == "int8" and here.accumulator.halves(product.order.shape)
+    if (pair_bits := here.accumulator.pairs(product.order.shape)) and not halved:
+        risk = pair_risk(_as_paired(product, here.accumulator), pair_bits)
         if risk.risky:
             found.append(f"{risk.risky} of {risk.pairs} pairs can saturate in {pair_bits} bits")
     ends = reach(product)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.interpreter.accumulate import RAISE as RAISE
     from qbench.interpreter.accumulate import risky_pairs as risky_pairs
     from qbench.interpreter.arrays import BatchError as BatchError
     from qbench.interpreter.float_kernels.evaluator import own_operators as own_operators
@@ -26,5 +27,6 @@ if TYPE_CHECKING:
     from qbench.interpreter.windows import Windows as Windows
     from qbench.interpreter.windows import sum_shape as sum_shape
     from qbench.interpreter.windows import summing as summing
+    from qbench.interpreter.windows import with_gaps as with_gaps
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

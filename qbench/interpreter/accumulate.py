@@ -187,6 +187,20 @@ def processor_saturates(means: Means, pair_bits: int) -> bool:
     return pair_bits == PROCESSORS and means.gemm is engine_gemm and pairs_here() is Pairs.SATURATE
 
 
+RAISE = 128
+"""From int8 codes to the uint8 ones of the same numbers; zero points are raised with them."""
+
+
+def both_signed(left: "np.dtype[Any]", right: "np.dtype[Any]") -> bool:
+    """Whether data and weights are int8, of which some arithmetics raise the data."""
+    return left == np.int8 and right == np.int8
+
+
+def raised(x: Array) -> Array:
+    """int8 codes as uint8 ones, 128 higher."""
+    return np.ascontiguousarray(x).view(np.uint8) ^ np.uint8(RAISE)
+
+
 # Sums in a register that saturates at every product, along K.
 #
 # acc ← 0;   for k: acc ← clamp(acc + left[m, k] · right[k, n], −2^(bits − 1), 2^(bits − 1) − 1)
@@ -245,6 +259,8 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
         raise BatchError(f"{a.shape[-1]} values per row and {b.shape[-2]} per column")
     broadcast(a.shape[:-2], b.shape[:-2])
     register = making.arithmetic.accumulator
+    if pair_bits and register.raised and both_signed(a.dtype, b.dtype):
+        a, zeros = raised(a), (zeros[0] + RAISE, zeros[1])
     if register.by_steps(largest_sum(a.shape[-1], a.dtype, b.dtype, zeros, 0)):
         left, right = a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1]
         return summed_by_steps(left, right, register.bits, making.counters)
@@ -298,7 +314,7 @@ def _by_engine(a: Array, b: Array, zeros: tuple[int, Array], *, exact: bool = Tr
     """It takes one zero point of ``b``; those of columns are corrected for: Σ a (b − z_b) = Σ a b − z_b · Σ a."""
     zero, points = zeros
     if exact and a.dtype == np.uint8 and b.dtype == np.int8 and pairs_here() is not Pairs.EXACT:
-        b, points = np.ascontiguousarray(b).view(np.uint8) ^ np.uint8(128), points + 128
+        b, points = raised(b), points + RAISE
     single = points.size == 1
     feeds = {
         "a": np.ascontiguousarray(a),

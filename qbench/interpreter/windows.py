@@ -4,10 +4,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 from numpy.lib.stride_tricks import as_strided
 
-from qbench.graph import int_attribute, ints_attribute, word_attribute
+from qbench.graph import int_attribute, ints_attribute, op_spec, word_attribute
 from qbench.interpreter.arrays import Array, BatchError
 from qbench.numerics import SumShape
 
@@ -141,6 +142,8 @@ def channels_first(x: Array) -> Array:
 # depthwise        one filter a channel
 # fast_depthwise   8 | channels, one or two filters each; square windows of 3, 5 or 7 (in space their depth likewise),
 #                  padded by half on every side, strides of 1 or 2, no dilation          FBGEMM, takeDepthWiseFastPath
+# channels         of one tap, where there is one group
+# clipped          data are codes behind a Clip: OpenVINO, which keeps such codes signed
 
 
 def sum_shape(node: ir.Node, weight: tuple[int, ...]) -> SumShape:
@@ -149,7 +152,22 @@ def sum_shape(node: ir.Node, weight: tuple[int, ...]) -> SumShape:
     return SumShape(
         depthwise=weight[:2] == (groups, 1),
         fast_depthwise=weight[1] == 1 and weight[0] in (groups, 2 * groups) and _fast(windows, groups),
+        channels=weight[1] if groups == 1 else 0,
+        taps=math.prod(weight[2:]),
+        clipped=behind_clip(node),
     )
+
+
+def behind_clip(node: ir.Node) -> bool:
+    """Whether the data of ``node`` come from a Clip of codes, moved or not."""
+    data = node.inputs[0]
+    while data is not None and (producer := data.producer()) is not None:
+        if producer.op_type == "Clip":
+            return True
+        if not op_spec(producer).is_mover:
+            return False
+        data = producer.inputs[0]
+    return False
 
 
 def _fast(windows: Windows, groups: int) -> bool:
@@ -206,10 +224,20 @@ class Summing:
         rows = weight if self.weights_left else np.moveaxis(weight, 1, -1)
         return rows.reshape(len(weight), -1).T
 
-    def in_pairs(self, codes: str, weights: str) -> bool:
-        """Whether products of data and weights of these types are summed in pairs where an arithmetic has such sums."""
+    def in_pairs(self, codes: str, weights: str, *, raised: bool = False) -> bool:
+        """Whether products of data and weights of these types are summed in pairs where an arithmetic has such sums.
+
+        ``raised``: signed data become unsigned before that.
+        """
         left, right = (weights, codes) if self.weights_left else (codes, weights)
-        return (left, right) == (_UNSIGNED, _SIGNED)
+        return right == _SIGNED and (left == _UNSIGNED or (raised and left == _SIGNED and not self.weights_left))
+
+
+def with_gaps(rows: Array, channels: int, fill: npt.ArrayLike) -> Array:
+    """``rows``, (K, N), with one of ``fill`` (a number, or one a column) behind every ``channels`` of them."""
+    taps = rows.reshape(-1, channels, rows.shape[1])
+    gaps = np.broadcast_to(np.asarray(fill, rows.dtype), (len(taps), 1, rows.shape[1]))
+    return np.concatenate([taps, gaps], axis=1).reshape(-1, rows.shape[1])
 
 
 def summing(node: ir.Node, weight: tuple[int, ...]) -> Summing:

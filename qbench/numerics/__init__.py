@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from qbench.numerics.arithmetic import NotANumber as NotANumber
     from qbench.numerics.arithmetic import Overflow as Overflow
     from qbench.numerics.arithmetic import Override as Override
+    from qbench.numerics.arithmetic import PairsAlong as PairsAlong
     from qbench.numerics.arithmetic import PairsIn as PairsIn
     from qbench.numerics.arithmetic import Quantizing as Quantizing
     from qbench.numerics.arithmetic import Scaling as Scaling

@@ -345,10 +345,16 @@ class SumShape:
     Args:
         depthwise: a convolution with one filter a channel.
         fast_depthwise: one that FBGEMM's depthwise kernels take (``takeDepthWiseFastPath``).
+        channels: of an ungrouped convolution: how many each tap of its window has; 0: of anything else.
+        taps: of a convolution's window; 0: of anything else.
+        clipped: whether its data are codes that a Clip bounds, moved or not.
     """
 
     depthwise: bool = False
     fast_depthwise: bool = False
+    channels: int = 0
+    taps: int = 0
+    clipped: bool = False
 
 
 class PairsIn(enum.Enum):
@@ -364,6 +370,18 @@ class PairsIn(enum.Enum):
     ALL = "all"
 
 
+class PairsAlong(enum.Enum):
+    """What neighbours of a convolution lie along: rows first, channels fastest.
+
+    WINDOW: the whole window; of an odd number of products the last is alone (ONNX Runtime).
+    TAPS: the channels of each tap of an ungrouped window; of an odd number the last of each tap is alone. A grouped
+        convolution is as WINDOW (oneDNN on AVX2, where grouped ones are matrix products).
+    """
+
+    WINDOW = "window"
+    TAPS = "taps"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accumulator:
     """Where products are summed.
@@ -372,8 +390,13 @@ class Accumulator:
         bits: width of the register, 2 to 64.
         overflow: when a sum does not fit it.
         pair_bits: two neighbours' products are first summed in so many bits (2 to 32), saturating; 0: they are not.
-            Neighbours lie along the window, rows first, channels fastest; of an odd number the last is alone.
+            Only unsigned data times signed weights of 8 bits can leave 16.
         pairs_in: the sums that do so.
+        pairs_along: where neighbours lie.
+        raised: int8 data and their zero point are raised by 128 before pairs are summed, so that they saturate as
+            unsigned ones do.
+        halved: a convolution over int8 data that a Clip of codes bounds takes rne(w / 2) for its weights, and its sums
+            twice; an ungrouped one over windows of one tap does not (oneDNN on AVX2, where OpenVINO keeps them signed).
         saturates: when sums are clamped. EACH: acc ← clamp(acc + (x − z_x)(w − z_w)), one product after another from 0,
             in the order of pairs; a bias comes last. A zero point that comes with the batch is corrected for behind
             them, as whole sums.
@@ -386,6 +409,9 @@ class Accumulator:
     overflow: Overflow = Overflow.WRAP
     pair_bits: int = 0
     pairs_in: PairsIn = PairsIn.ALL
+    pairs_along: PairsAlong = PairsAlong.WINDOW
+    raised: bool = False
+    halved: bool = False
     saturates: Saturates = Saturates.END
 
     def __post_init__(self) -> None:
@@ -414,6 +440,14 @@ class Accumulator:
             case PairsIn.ALL:
                 paired = True
         return self.pair_bits if paired else 0
+
+    def halves(self, shape: SumShape) -> bool:
+        """Whether weights of int8 are halved for such a sum over int8 data."""
+        return self.halved and shape.clipped and shape.taps > 0 and not (shape.channels and shape.taps == 1)
+
+    def odd_channels(self, shape: SumShape) -> int:
+        """Channels of each tap the last of which is in no pair; 0: neighbours lie along the whole window."""
+        return shape.channels if self.pairs_along is PairsAlong.TAPS and shape.channels % 2 else 0
 
 
 # A register keeps of an integer all of it, its low bits, or the nearest number that it can hold.

@@ -312,8 +312,8 @@ class Ranges:
     """What a RANGE is computed from besides the scales and the zero point of the output.
 
     Args:
-        input_scale: of the data; of signed codes the float32 distance of both ends, divided by their number. low, high:
-            ends of the output's codes.
+        input_scale: of the data; of signed codes that no Clip bounds the float32 distance of both ends, divided by
+            their number. low, high: ends of the output's codes.
     """
 
     input_scale: float
@@ -321,9 +321,9 @@ class Ranges:
     high: int
 
     @classmethod
-    def of(cls, x: QParams, y: QType) -> "Ranges":
-        """Those of a product of data on ``x``, with codes of ``y``."""
-        if not x.qtype.signed:
+    def of(cls, x: QParams, y: QType, *, clipped: bool = False) -> "Ranges":
+        """Those of a product of data on ``x``, with codes of ``y``; the scale of codes behind a Clip is as given."""
+        if clipped or not x.qtype.signed:
             return cls(float(x.scale), y.qmin, y.qmax)
         low, high = (np.float32(x.scale) * np.float32(end - int(x.zero_point)) for end in (x.qtype.qmin, x.qtype.qmax))
         return cls(float(np.float32(high - low) / np.float32(x.qtype.qmax - x.qtype.qmin)), y.qmin, y.qmax)

@@ -1,5 +1,12 @@
-"""OpenVINO against the arithmetic that its backend declares: products between Q and DQ, element for element."""
+"""OpenVINO against its arithmetics: products between Q and DQ, element for element, on this processor and on AVX2."""
 
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -10,15 +17,18 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from qbench.backends import arithmetic_of, get_backend
-from qbench.host import processor_class
+from qbench.host import processor_class, processor_features
 
-pytestmark = [
-    pytest.mark.oracle,
-    pytest.mark.skipif(processor_class() != "x64-avx512-vnni", reason="the arithmetic follows kernels of AVX-512 VNNI"),
-]
+pytestmark = pytest.mark.oracle
+with_vnni = pytest.mark.skipif(
+    processor_class() not in ("x64-avx512-vnni", "x64-avx2-vnni"), reason="the arithmetic follows kernels with VNNI"
+)
+with_avx2 = pytest.mark.skipif("avx2" not in processor_features(), reason="this processor has no AVX2")
+QEMU = shutil.which("qemu-x86_64")
 
 CHANNELS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 31, 32, 33, 48, 64)
 KINDS = {"1x1": 1, "3x3": 3, "strided": 3, "depthwise": 3, "linear": 0}
+GROUPED = {"grouped": 3, "two filters a channel": 3}
 STORED = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
 
 
@@ -28,9 +38,17 @@ def block(random: np.random.Generator, kind: str, codes: str, *, ties: bool) -> 
     Where ``ties``, products of scales are by the scale of the result as 1 to a power of two.
     """
     channels, filters = (int(random.choice(CHANNELS)) for _ in range(2))
-    kernel, per_channel, biased, relu = KINDS[kind], random.random() < 0.5, random.random() < 0.7, random.random() < 0.5
-    filters = channels if kind == "depthwise" else filters
-    shape = (filters, 1 if kind == "depthwise" else channels, kernel, kernel) if kernel else (channels, filters)
+    kernel = (KINDS | GROUPED)[kind]
+    per_channel, biased, relu = random.random() < 0.5, random.random() < 0.7, random.random() < 0.5
+    depth, groups = channels, 1
+    if kind == "grouped":
+        groups, depth = int(random.integers(2, 5)), int(random.integers(2, 9))
+        channels, filters = groups * depth, groups * int(random.integers(1, 9))
+    elif kind != "linear" and kind not in KINDS:
+        groups, depth, filters = channels, 1, 2 * channels
+    elif kind == "depthwise":
+        groups, depth, filters = channels, 1, channels
+    shape = (filters, depth, kernel, kernel) if kernel else (channels, filters)
     low, high = (-128, 127) if codes == "int8" else (0, 255)
     x_zero, y_zero = (0, 0) if codes == "int8" else random.integers(0, 256, 2)
     x, w = (np.float32(random.uniform(0.001, 0.1)) for _ in range(2))
@@ -52,7 +70,7 @@ def block(random: np.random.Generator, kind: str, codes: str, *, ties: bool) -> 
         nodes.append(helper.make_node("DequantizeLinear", ["b", "bs"], ["bd"], axis=0))
         operands.append("bd")
     layout = {"pads": [kernel // 2] * 4, "strides": [2, 2] if kind == "strided" else [1, 1]}
-    layout["group"] = channels if kind == "depthwise" else 1
+    layout["group"] = groups
     nodes.append(helper.make_node("Conv" if kernel else "Gemm", operands, ["c"], **(layout if kernel else {})))
     if relu:
         nodes.append(helper.make_node("Relu", ["c"], ["r"]))
@@ -82,6 +100,7 @@ def differing(model: ir.Model, batch: "np.ndarray[Any, Any]") -> tuple[int, int]
     return int((codes[0] != codes[1]).sum()), int(np.abs(codes[0] - codes[1]).max())
 
 
+@with_vnni
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("codes", ["uint8", "int8"])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "linear"])
@@ -90,6 +109,7 @@ def test_convolutions(kind: str, codes: str, ties: bool, openvino: ModuleType) -
     assert [differing(*block(random, kind, codes, ties=ties)) for _ in range(12)] == [(0, 0)] * 12
 
 
+@with_vnni
 @pytest.mark.parametrize("codes", ["uint8", "int8"])
 def test_linear_products_differ_next_to_ties_alone(codes: str, openvino: ModuleType) -> None:
     """OpenVINO corrects their sums for the zero point in float, behind the scale."""
@@ -99,9 +119,72 @@ def test_linear_products_differ_next_to_ties_alone(codes: str, openvino: ModuleT
     assert sum(count for count, _ in found) <= 2
 
 
+@with_vnni
 @pytest.mark.slow
 def test_a_thousand_convolutions(openvino: ModuleType) -> None:
     random = np.random.default_rng(23)
     kinds = random.choice([kind for kind in KINDS if kind != "linear"], 1000)
     blocks = (block(random, str(kind), str(random.choice([*STORED])), ties=False) for kind in kinds)
     assert sum(differing(*one)[0] for one in blocks) == 0
+
+
+# OpenVINO on a processor with AVX2 and without VNNI: its oneDNN limited by a variable, or the processor emulated. Both
+# in a process of their own.
+
+
+def on_avx2(jobs: list[tuple[ir.Model, "np.ndarray[Any, Any]"]], folder: Path, *emulator: str) -> list[Any]:
+    """(results, the names of the kernels) of each job there."""
+    asked, told = folder / "jobs", folder / "answers"
+    asked.write_bytes(pickle.dumps([(ir.to_proto(model).SerializeToString(), batch) for model, batch in jobs]))
+    script = Path(__file__).with_name("limited_openvino.py")
+    limit = {} if emulator else {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    command = [*emulator, sys.executable, str(script), str(asked), str(told)]
+    done = subprocess.run(command, env={**os.environ, **limit}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    answers: list[Any] = pickle.loads(told.read_bytes())
+    return answers
+
+
+def differing_on_avx2(jobs: list[tuple[ir.Model, "np.ndarray[Any, Any]"]], answers: Iterable[Any]) -> tuple[int, int]:
+    """Codes that differ from those of 'openvino-avx2', and from those of 'openvino-vnni'."""
+    lost = [0, 0]
+    for (model, batch), (theirs, kernels) in zip(jobs, answers, strict=True):
+        assert not any("avx512" in kernel or "vnni" in kernel for kernel in kernels), kernels
+        scale = model.graph.initializers["ys"].const_value
+        assert scale is not None
+        for index, name in enumerate(("openvino-avx2", "openvino-vnni")):
+            with get_backend(f"integer-{name}").prepare(model) as ours:
+                codes = [np.rint(one / scale.numpy()).astype(int) for one in (theirs, ours.run({"x": batch})["y"])]
+            lost[index] += int((codes[0] != codes[1]).sum())
+    return lost[0], lost[1]
+
+
+def blocks(seed: int, count: int) -> list[tuple[ir.Model, "np.ndarray[Any, Any]"]]:
+    random = np.random.default_rng(seed)
+    kinds = [str(random.choice([*KINDS, *GROUPED])) for _ in range(count)]
+    return [
+        block(random, kind, str(random.choice([*STORED])), ties=kind != "linear" and random.random() < 0.2)
+        for kind in kinds
+    ]
+
+
+@with_avx2
+def test_products_on_avx2(openvino: ModuleType, tmp_path: Path) -> None:
+    jobs = blocks(24, 60)
+    equal, saturated = differing_on_avx2(jobs, on_avx2(jobs, tmp_path))
+    assert equal == 0
+    assert saturated > 1000
+
+
+@with_avx2
+@pytest.mark.slow
+def test_a_thousand_products_on_avx2(openvino: ModuleType, tmp_path: Path) -> None:
+    jobs = blocks(25, 1000)
+    assert differing_on_avx2(jobs, on_avx2(jobs, tmp_path))[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed; on Debian it is in the package qemu-user")
+def test_an_emulated_processor_with_avx2_counts_alike(openvino: ModuleType, tmp_path: Path) -> None:
+    jobs = blocks(26, 40)
+    assert differing_on_avx2(jobs, on_avx2(jobs, tmp_path, str(QEMU), "-cpu", "Haswell"))[0] == 0

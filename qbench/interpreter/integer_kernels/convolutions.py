@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.graph import int_attribute, ints_attribute, word_attribute
-from qbench.interpreter.accumulate import Accumulate, multiplied
+from qbench.interpreter.accumulate import Accumulate, both_signed, multiplied
 from qbench.interpreter.arrays import Array, BatchError
 from qbench.interpreter.integer_kernels.products import (
     Ints64,
@@ -23,7 +23,7 @@ from qbench.interpreter.integer_kernels.products import (
     zero_points,
 )
 from qbench.interpreter.kernel import KernelContext, KernelFunction
-from qbench.interpreter.windows import Windows, channels_first, channels_last, summing
+from qbench.interpreter.windows import Windows, channels_first, channels_last, summing, with_gaps
 from qbench.numerics import SumShape
 
 # Convolutions: windows as rows of a product, group by group.
@@ -45,12 +45,18 @@ def conv(making: KernelContext) -> KernelFunction:
     weight, zeros, x, y = making.needed(3), zero_points(making, 5), making.qparams(1, 2), making.qparams(6, 7)
     codes, zero = x.qtype.storage_dtype, int(x.zero_point)
     order = summing(making.node, weight.shape)
-    pairs = making.arithmetic.accumulator.pairs(order.shape) if order.in_pairs(codes.name, weight.dtype.name) else 0
+    register = making.arithmetic.accumulator
+    paired = order.in_pairs(codes.name, weight.dtype.name, raised=register.raised)
+    halved = both_signed(codes, weight.dtype) and not zeros.any() and register.halves(order.shape)
+    weight = np.rint(weight / 2).astype(np.int8) if halved else weight
+    pairs = register.pairs(order.shape) if paired and not halved else 0
     largest = reach(order.columns(weight), zeros, codes, pairs)
     if _is_depthwise(making, weight, largest) and not (pairs and zeros.any()):
         sums = _depthwise(making, weight, zeros, codes, pairs)
     else:
-        sums = _grouped(making, weight, zeros, _data_first(making, (codes, zero), pairs))
+        sums = _grouped(making, weight, zeros, _data_first(making, (codes, zero), pairs, order.shape))
+    if halved:
+        sums, largest = _doubled(sums, 2 * largest), 2 * largest
     scales = (x, making.scales(4), y)
     finished = finishing(making, scales, optional(making, 8), columns=len(weight), largest=largest)
     windows = Windows.of(making.node, tuple(weight.shape[2:]))
@@ -65,6 +71,12 @@ def conv(making: KernelContext) -> KernelFunction:
         return finished(total.reshape(-1, len(weight))).reshape(total.shape)
 
     return run
+
+
+def _doubled(sums: Sums, largest: int) -> Sums:
+    """Twice the sums, none of which then exceeds ``largest``."""
+    kind: Any = np.int32 if largest < 1 << 31 else np.int64
+    return lambda x, zero: 2 * sums(x, zero).astype(kind)
 
 
 def _part_by_part(x: Array, codes_of: Callable[[Array], Array], windows: Windows, filters: int) -> Array:
@@ -94,7 +106,7 @@ def conv_integer(making: KernelContext) -> KernelFunction:
             return _less_zero(weight, zeros, _grouped(making, weight, zeros, _weights_first(making, pairs))), largest
         if _is_depthwise(making, weight, largest):
             return _depthwise(making, weight, zeros, codes, 0), largest
-        raw = _grouped(making, weight, zeros, _data_first(making, (codes, 0), 0))
+        raw = _grouped(making, weight, zeros, _data_first(making, (codes, 0), 0, order.shape))
         return _less_zero(weight, zeros, raw), largest
 
     data = making.node.inputs[0]
@@ -192,12 +204,21 @@ def _less_zero(weight: Array, zeros: Ints64, raw: Sums) -> Sums:
 
 
 def _data_first(
-    making: KernelContext, data: tuple["np.dtype[Any]", int], pairs: int
+    making: KernelContext, data: tuple["np.dtype[Any]", int], pairs: int, shape: SumShape
 ) -> Callable[[Array, Ints64], Accumulate]:
-    """Products with the data as left operand, channels fastest."""
+    """Products with the data as left operand, channels fastest.
+
+    Where the last channel of a tap is in no pair, a product of no effect is put next to it: raw 0 times z_w.
+    """
+    odd = making.arithmetic.accumulator.odd_channels(shape) if pairs else 0
+    least = np.iinfo(data[0]).min
 
     def make(weight: Array, zeros: Ints64) -> Accumulate:
-        return accumulating(making, channels_last(weight).reshape(len(weight), -1).T, zeros, data, pairs)
+        columns = channels_last(weight).reshape(len(weight), -1).T
+        if not odd:
+            return accumulating(making, columns, zeros, data, pairs)
+        accumulate = accumulating(making, with_gaps(columns, odd, zeros), zeros, data, pairs)
+        return lambda rows: accumulate(np.ascontiguousarray(with_gaps(rows.T, odd, least).T))
 
     return make
 

@@ -9,11 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.graph import float_attribute, int_attribute
-from qbench.interpreter.accumulate import Accumulate, accumulator, largest_sum, multiplied, summed_by_steps
+from qbench.interpreter.accumulate import (
+    RAISE,
+    Accumulate,
+    accumulator,
+    both_signed,
+    largest_sum,
+    multiplied,
+    raised,
+    summed_by_steps,
+)
 from qbench.interpreter.arrays import Array, BatchError
 from qbench.interpreter.finish import Epilogue, Finish, finish
 from qbench.interpreter.gemm import Operands
 from qbench.interpreter.kernel import KernelContext, KernelFunction
+from qbench.interpreter.windows import behind_clip
 from qbench.numerics import MultiplierForm, QParams, Ranges, SumShape, held
 
 # What every product of integers does around its sums: its bias, how large they can be, a register of int32, codes.
@@ -59,6 +69,9 @@ def accumulating(
     """
     codes, zero = data
     register = making.arithmetic.accumulator
+    if pairs and register.raised and both_signed(codes, weight.dtype):
+        unsigned = accumulating(making, weight, zeros, (np.dtype(np.uint8), zero + RAISE), pairs)
+        return lambda x: unsigned(raised(x))
     if register.by_steps(reach(weight, zeros, codes, 0)):
         centred = weight.astype(np.int64) - zeros
 
@@ -104,7 +117,7 @@ def finishing(
         limits=making.arithmetic.limits(y),
         columns=columns,
         largest=largest,
-        ranges=Ranges.of(x, y.qtype),
+        ranges=Ranges.of(x, y.qtype, clipped=behind_clip(making.node)),
     )
     return finish(epilogue, making.arithmetic, making.counters, compiled=making.means.compiled)
 
