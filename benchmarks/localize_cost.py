@@ -21,7 +21,7 @@ CHILD = """
 import os, resource, sys, time
 from qbench.backends import get_backend
 from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize_verdict
-from qbench.diagnosis.engine.client import engine_worker
+from qbench.backends import engine_worker
 from qbench.evaluation import MetricUse, Request, SubjectArtifacts, Subject
 from qbench.judging import Cell, EnvironmentClass, Expectation, Outcome, Rules, Tolerance, Verdict
 from qbench.metrics import get_metric

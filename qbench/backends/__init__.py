@@ -8,6 +8,12 @@ if TYPE_CHECKING:
     from qbench.backends.answers import ANSWERS_PREFIX as ANSWERS_PREFIX
     from qbench.backends.answers import AnswersBackend as AnswersBackend
     from qbench.backends.answers import answers_backend as answers_backend
+    from qbench.backends.engine_process import EngineCrashError as EngineCrashError
+    from qbench.backends.engine_process import Timeout as Timeout
+    from qbench.backends.engine_process import contained as contained
+    from qbench.backends.engine_process import engine_worker as engine_worker
+    from qbench.backends.engine_process import isolated as isolated
+    from qbench.backends.engine_process import no_timeout as no_timeout
     from qbench.backends.integer import IntegerBackend as IntegerBackend
     from qbench.backends.ort import Level as Level
     from qbench.backends.ort import Optimization as Optimization
@@ -25,8 +31,10 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import HasRuleDigests as HasRuleDigests
     from qbench.backends.protocol import ManySessions as ManySessions
     from qbench.backends.protocol import Recorded as Recorded
+    from qbench.backends.protocol import MayCrash as MayCrash
     from qbench.backends.protocol import RemoteBackend as RemoteBackend
     from qbench.backends.protocol import Unoptimized as Unoptimized
+    from qbench.backends.protocol import Watchable as Watchable
     from qbench.backends.protocol import arithmetic_of as arithmetic_of
     from qbench.backends.protocol import engine_sentence as engine_sentence
     from qbench.backends.protocol import executed_by as executed_by

@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.protocol import Array, Closing, Executed, Executor, FeedCheck, Feeds, batch_refusal, loaded
+from qbench.backends.protocol import (
+    HANG_S,
+    Array,
+    Closing,
+    Executed,
+    Executor,
+    FeedCheck,
+    Feeds,
+    batch_refusal,
+    loaded,
+)
 from qbench.backends.tflite_file import Shape, Written
 from qbench.backends.tflite_model import fed, is_first, returned, tflite_bytes
 from qbench.backends.tflite_writer import free_axes, write_tflite
@@ -40,6 +50,7 @@ class LitertBackend:
 
     Args:
         kernels: ``reference``, ``builtin`` or ``xnnpack``.
+        hang_s: as of ``MayCrash``.
     """
 
     kernels: str
@@ -52,6 +63,7 @@ class LitertBackend:
         )
     )
     packages: tuple[str, ...] = ("ai-edge-litert",)
+    hang_s: float = HANG_S
 
     @property
     def name(self) -> str:

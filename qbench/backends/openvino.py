@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends.protocol import (
+    HANG_S,
     Array,
     Closing,
     Executed,
@@ -68,12 +69,14 @@ class OpenvinoBackend:
     Args:
         name: its name in suites.
         precision: in which it computes operators that are not quantized, by the engine's name: ``f32`` or ``bf16``.
+        hang_s: as of ``MayCrash``.
     """
 
     name: str = "openvino"
     precision: str = "f32"
     capabilities: Capabilities = field(default_factory=lambda: _CAPABILITIES)
     packages: tuple[str, ...] = ("openvino",)
+    hang_s: float = HANG_S
 
     @property
     def arithmetic(self) -> str | None:

@@ -26,7 +26,7 @@ from qbench.graph import (
 from qbench.host import package_versions
 
 if TYPE_CHECKING:
-    from qbench.interpreter import Counters
+    from qbench.interpreter import Counters, KernelWrapper
     from qbench.metrics import AnswerFile
     from qbench.numerics import Arithmetic
 
@@ -91,7 +91,7 @@ class Backend(Protocol):
 
     A class that does not inherit from this protocol may omit ``arithmetic``; ``arithmetic_of`` handles that. Optional
     features of a backend are protocols of their own: ``HasRuleDigests``, ``RemoteBackend``, ``Unoptimized``,
-    ``HasLevels``, ``ManySessions``, ``CountsEvents``, ``Recording`` and ``Recorded``.
+    ``HasLevels``, ``ManySessions``, ``CountsEvents``, ``Recording``, ``Recorded``, ``Watchable`` and ``MayCrash``.
     """
 
     @property
@@ -195,6 +195,29 @@ class Recording(Protocol):
 
     def recording(self) -> "Backend":
         """The same with executors whose ``executed`` costs nothing; its numbers are equal."""
+        ...
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A backend whose taps change no number and whose kernels can be wrapped, such as the integer interpreter."""
+
+    def surrounded(self, around: "KernelWrapper") -> "Backend":
+        """The same backend with every kernel wrapped by ``around``."""
+        ...
+
+
+HANG_S = 600.0
+"""Seconds after which an engine that gives no answer is taken to hang, unless its backend knows better."""
+
+
+@runtime_checkable
+class MayCrash(Protocol):
+    """A backend whose engine may end its process or hang: cells run it in a process of its own."""
+
+    @property
+    def hang_s(self) -> float:
+        """Seconds without an answer, to one batch or to a model, after which the engine is taken to hang."""
         ...
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends.protocol import (
+    HANG_S,
     Array,
     Closing,
     Executed,
@@ -64,11 +65,13 @@ class TorchBackend:
 
     Args:
         engine: of ``torch.backends.quantized``, one of ``ENGINES``.
+        hang_s: as of ``MayCrash``.
     """
 
     engine: str
     capabilities: Capabilities = field(default_factory=lambda: _CAPABILITIES)
     packages: tuple[str, ...] = ("torch",)
+    hang_s: float = HANG_S
 
     @property
     def name(self) -> str:

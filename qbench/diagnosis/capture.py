@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from qbench.backends import Array, Closing, Executor, Feeds, get_backend, in_slices
+from qbench.backends import Array, Closing, Executor, Feeds, Timeout, get_backend, in_slices, no_timeout
 from qbench.calibration import Rows
-from qbench.diagnosis.engine.client import Timeout, filled_up, no_timeout
+from qbench.diagnosis.engine.client import filled_up
 from qbench.diagnosis.target import Target
 from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units
 from qbench.diagnosis.units import Captured, QuantizedUnit, Replay

@@ -7,11 +7,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Closing, Executor, Feeds, arithmetic_of, get_backend, in_slices
+from qbench.backends import (
+    Array,
+    Backend,
+    Closing,
+    Executor,
+    Feeds,
+    Timeout,
+    Watchable,
+    arithmetic_of,
+    get_backend,
+    in_slices,
+    no_timeout,
+)
 from qbench.calibration import Rows
-from qbench.diagnosis.engine.client import Timeout, filled_up, no_timeout
+from qbench.diagnosis.engine.client import filled_up
 from qbench.diagnosis.tallies import ErrorTally, NodeTally, sqnr_of
-from qbench.diagnosis.target import Target, Watchable
+from qbench.diagnosis.target import Target
 from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units, exact_backend, float_counterpart
 from qbench.diagnosis.units import QuantizedUnit, leaves_ties_open
 from qbench.errors import InputError

@@ -8,10 +8,10 @@ from functools import cached_property, partial
 
 import onnx_ir as ir
 
-from qbench.backends import Array, Closing, Feeds, arithmetic_of, in_slices
+from qbench.backends import Array, Closing, Feeds, Timeout, arithmetic_of, in_slices, no_timeout
 from qbench.calibration import Rows
 from qbench.diagnosis.capture import Budget, Capturing, KeptFeeds
-from qbench.diagnosis.engine.client import Timeout, filled_up, no_timeout
+from qbench.diagnosis.engine.client import filled_up
 from qbench.diagnosis.examine import Examination, Examined, each_gain
 from qbench.diagnosis.hypotheses import NamedCause, name_cause, remedy_of
 from qbench.diagnosis.rank import AnomalyKind, RankedNode, rank_nodes, with_gains

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 import onnx_ir as ir
 
@@ -11,6 +10,7 @@ from qbench.backends import (
     Backend,
     Feeds,
     IntegerBackend,
+    Watchable,
     arithmetic_of,
     get_backend,
     in_slices,
@@ -19,7 +19,6 @@ from qbench.backends import (
 from qbench.errors import InputError
 from qbench.evaluation import Quantized, Request, Rewriting, rewrite_quantized, steps_of
 from qbench.graph import Form, constant_value, consumers, form_of, node_key, own_copy, producer, values_by_name
-from qbench.interpreter import KernelWrapper
 from qbench.metrics import Differences, count_differences
 from qbench.number_text import rough_percent
 from qbench.passes import plannable
@@ -60,15 +59,6 @@ class Target:
     def is_watched_itself(self) -> bool:
         """Whether taps on the backend itself change no number."""
         return self.watched is self.backend
-
-
-@runtime_checkable
-class Watchable(Protocol):
-    """A backend whose taps change no number and whose kernels can be wrapped, such as the integer interpreter."""
-
-    def surrounded(self, around: KernelWrapper) -> Backend:
-        """The same backend with every kernel wrapped by ``around``."""
-        ...
 
 
 def watches_itself(backend: Backend) -> bool:

@@ -7,8 +7,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Executor, Feeds, for_many_sessions, get_backend, in_slices
-from qbench.diagnosis.engine.client import Timeout, UnitSession, no_timeout
+from qbench.backends import (
+    Array,
+    Backend,
+    Executor,
+    Feeds,
+    Timeout,
+    for_many_sessions,
+    get_backend,
+    in_slices,
+    no_timeout,
+)
+from qbench.diagnosis.engine.client import UnitSession
 from qbench.diagnosis.target import FOLDED, Target
 from qbench.diagnosis.units import QuantizedUnit, levels_without_unit, quantized_units, real_units
 from qbench.graph import constant_value, grid_of, is_constant, node_key, producer, values_by_name, with_shapes

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Executor, Feeds, executed_by, in_slices
+from qbench.backends import Array, Backend, Executor, Feeds, executed_by, in_slices, isolated
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.subject import Subject, read_given
 from qbench.graph import Capabilities, Form, declare_dims, declared_dims, form_of, graph_digest, node_macs, own_copy
@@ -197,7 +197,8 @@ def prepare_runners(
             expected="litert-reference, litert-builtin or litert-xnnpack",
             remedy="Choose one of these for this model.",
         )
-    prepared = {name: stack.enter_context(backend.prepare(model, threads=threads)) for name, model in graphs.items()}
+    engine = isolated(backend)
+    prepared = {name: stack.enter_context(engine.prepare(model, threads=threads)) for name, model in graphs.items()}
     return {name: in_slices(executor, graphs[name]) for name, executor in prepared.items()}
 
 

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Executor, Feeds, in_slices
+from qbench.backends import Array, Backend, Executor, Feeds, in_slices, isolated
 from qbench.errors import InputError, QbenchError
 from qbench.evaluation.artifacts import WatchedExecutor, prepare_runners
 from qbench.evaluation.request import Comparator, Request
@@ -85,7 +85,7 @@ def _origin(node: ir.Node) -> str:
 
 def _run(model: ir.Model, backend: Backend, taps: tuple[str, ...], feeds: Feeds, threads: int) -> Outputs:
     with ExitStack() as stack:
-        executor = stack.enter_context(backend.prepare(model, taps=taps, threads=threads))
+        executor = stack.enter_context(isolated(backend).prepare(model, taps=taps, threads=threads))
         return in_slices(executor, model).run(feeds)
 
 

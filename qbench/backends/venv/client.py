@@ -62,28 +62,33 @@ class Child(Closing):
     """A child process that replies to messages (``worker.serve``); it ends with this value.
 
     Args:
-        command: its program; the two descriptors of its pipes are appended.
+        command: its program; the descriptors of its pipes and of the shared memory are appended.
         environment: its variables; None: those of this process.
+        shares: whether large arrays of its messages travel through shared memory; else through the pipes.
 
     Raises:
         OSError, ValueError: it does not start.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None, *, shares: bool = False
+    ) -> None:
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
+        memory = [os.memfd_create(name) for name in ("qbench-feeds", "qbench-results")] if shares else []
+        passed = (theirs_in, theirs_out, *memory)
         try:
             self._process = subprocess.Popen(
-                [*command, str(theirs_in), str(theirs_out)],
+                [*command, *map(str, passed)],
                 stdin=subprocess.DEVNULL,
                 stdout=self._printed,
                 stderr=self._printed,
-                pass_fds=(theirs_in, theirs_out),
+                pass_fds=passed,
                 env=environment,
             )
         except BaseException:
-            for one in (ours_in, ours_out):
+            for one in (ours_in, ours_out, *memory):
                 os.close(one)
             self._printed.close()
             raise
@@ -91,7 +96,9 @@ class Child(Closing):
             for one in (theirs_in, theirs_out):
                 os.close(one)
         self._out, self._in = _TimedPipe(ours_out, "wb"), _TimedPipe(ours_in, "rb")
-        self._end = weakref.finalize(self, _end, self._process, self._out, self._in, self._printed)
+        self._feeds = worker.SharedMemory(memory[0]) if memory else None
+        self._results = worker.SharedMemory(memory[1]) if memory else None
+        self._end = weakref.finalize(self, _end, self._process, memory, self._out, self._in, self._printed)
 
     def receive(self, seconds: float, *, since: int = 0) -> worker.Message:
         """The next message, with a timeout of ``seconds``; an error quotes the output after byte ``since``.
@@ -114,8 +121,8 @@ class Child(Closing):
         self._in.seconds = self._out.seconds = seconds
         try:
             if sent is not None:
-                worker.write_message(self._out, *sent)
-            answer, results = worker.read_message(self._in)
+                worker.write_message(self._out, *sent, shared=self._feeds)
+            answer, results = worker.read_message(self._in, self._results)
             problem = _error_in(answer)
         except worker.UnsendableError as error:
             raise EngineError(type(error).__name__, str(error)) from error
@@ -130,6 +137,8 @@ class Child(Closing):
             raise
         if problem is not None:
             raise problem
+        if self._results is not None:  # the next message overwrites what lies in shared memory
+            results = {name: array.copy() for name, array in results.items()}
         return answer, results
 
     def _ended(self, since: int, *, silent: bool) -> ChildError:
@@ -364,10 +373,12 @@ def _limit(seconds: float) -> float | None:
     return None if math.isinf(seconds) else seconds
 
 
-def _end(process: "subprocess.Popen[bytes]", *files: "IO[bytes] | _TimedPipe") -> None:
+def _end(process: "subprocess.Popen[bytes]", memory: Sequence[int], *files: "IO[bytes] | _TimedPipe") -> None:
     """Kill the process, which has nothing to save, and close the files."""
     process.kill()
     process.wait()
+    for descriptor in memory:
+        os.close(descriptor)
     for file in files:
         try:
             file.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import mmap
 import os
 import platform
 import signal
@@ -16,7 +17,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 TEXT = "text"
 NUMBERS = frozenset("|b1 |i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8 <f2 <f4 <f8 <c8 <c16".split())
@@ -28,9 +29,15 @@ MOST_DIMENSIONS = 32
 _LENGTH = struct.Struct("<Q")
 _LOOK_AGAIN = 0.5
 """Seconds between two checks whether the parent is alive."""
+_SHARED_FROM = 1 << 16
+"""Size of an array from which it travels through shared memory, where there is some; a pipe holds about as much."""
+_ALIGNED = 64
+"""Arrays in shared memory start at multiples of this: a line of the cache, and the widest vector."""
 
 Message = Tuple[Dict[str, Any], Dict[str, Any]]  # noqa: UP006
 """A header and arrays by name."""
+_Listed = Tuple[str, str, Tuple[int, ...], int, Optional[int]]  # noqa: UP006, UP045
+"""Name, dtype, shape, size in bytes, and the place in shared memory; None: in the pipe."""
 
 
 class NotImplemented(Exception):  # noqa: A001, N818 - the engine's own name for what it cannot do
@@ -53,8 +60,42 @@ class UnsendableError(Exception):
     """An array has a dtype that a message cannot hold; nothing was sent."""
 
 
-def write_message(file: Any, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Send one message.
+class SharedMemory:
+    """Memory of one direction of a connection: the kernel copies no array that travels through it.
+
+    Args:
+        descriptor: of a file in memory (``os.memfd_create``), which both ends map.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._map: Any = None
+
+    def room(self, size: int) -> memoryview:
+        """The first ``size`` bytes, to be written; what an earlier message put there is lost."""
+        if self._map is None or len(self._map) < size:
+            os.ftruncate(self._descriptor, size)
+            self._map = mmap.mmap(self._descriptor, size)
+        return memoryview(self._map)[:size]
+
+    def part(self, start: int, size: int) -> memoryview:
+        """``size`` bytes from ``start``, valid until the next message.
+
+        Raises:
+            GarbledError: there are fewer.
+        """
+        if self._map is None or len(self._map) < start + size:
+            there = os.fstat(self._descriptor).st_size
+            if there < start + size:
+                raise GarbledError("an array beyond the end of the shared memory")
+            self._map = mmap.mmap(self._descriptor, there)
+        return memoryview(self._map)[start : start + size]
+
+
+def write_message(
+    file: Any, header: Mapping[str, Any], arrays: Mapping[str, Any], shared: SharedMemory | None = None
+) -> None:
+    """Send one message, its large arrays through ``shared`` where there is some.
 
     ``file`` has ``write`` and ``flush``, which of ``read_message`` has ``readinto``.
 
@@ -63,16 +104,29 @@ def write_message(file: Any, header: Mapping[str, Any], arrays: Mapping[str, Any
         UnsendableError: a message cannot hold an array.
     """
     bodies = {name: _body(array) for name, array in arrays.items()}
-    listed = [[name, dtype, list(shape), len(body)] for name, (dtype, shape, body) in bodies.items()]
+    places, end = {}, 0
+    for name, (dtype, _, body) in bodies.items():
+        if shared is not None and dtype != TEXT and len(body) >= _SHARED_FROM:
+            places[name] = end
+            end += -(-len(body) // _ALIGNED) * _ALIGNED
+    if shared is not None and places:
+        room = shared.room(end)
+        for name, start in places.items():
+            room[start : start + len(bodies[name][2])] = bodies[name][2]
+    listed = [
+        [name, dtype, list(shape), len(body), *([places[name]] if name in places else [])]
+        for name, (dtype, shape, body) in bodies.items()
+    ]
     text = json.dumps({**header, "arrays": listed}).encode("utf-8")
     file.write(_LENGTH.pack(len(text)) + text)
-    for _, _, body in bodies.values():
-        file.write(body)
+    for name, (_, _, body) in bodies.items():
+        if name not in places:
+            file.write(body)
     file.flush()
 
 
-def read_message(file: Any) -> Message:
-    """Wait for one message.
+def read_message(file: Any, shared: SharedMemory | None = None) -> Message:
+    """Wait for one message; its arrays in ``shared`` are valid until the next one.
 
     Raises:
         EOFError: the other end was closed.
@@ -87,20 +141,27 @@ def read_message(file: Any) -> Message:
         listed = [_checked(*one) for one in header.pop("arrays")]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise GarbledError("a header that cannot be read (%s)" % type(error).__name__) from None
-    if sum(size for _, _, _, size in listed) > MOST_BYTES:
+    if sum(one[3] for one in listed) > MOST_BYTES:
         raise GarbledError("arrays of more than %d bytes" % MOST_BYTES)
-    if len({name for name, _, _, _ in listed}) < len(listed):
+    if len({one[0] for one in listed}) < len(listed):
         raise GarbledError("two arrays of one name")
-    return header, {name: _array(dtype, shape, _exactly(file, size)) for name, dtype, shape, size in listed}
+    if shared is None and any(one[4] is not None for one in listed):
+        raise GarbledError("an array in shared memory, of which there is none")
+    arrays = {}
+    for name, dtype, shape, size, start in listed:
+        body = _exactly(file, size) if shared is None or start is None else shared.part(start, size)
+        arrays[name] = _array(dtype, shape, body)
+    return header, arrays
 
 
-def _checked(name: Any, dtype: Any, shape: Any, size: Any) -> Tuple[str, str, Tuple[int, ...], int]:  # noqa: ANN401, UP006
-    """One array of a header, if its size is that of its dtype and shape.
+def _checked(name: Any, dtype: Any, shape: Any, size: Any, start: Any = None) -> _Listed:  # noqa: ANN401
+    """One array of a header, if its size is that of its dtype and shape; ``start``: its place in shared memory.
 
     Raises:
-        GarbledError: it is not, or one of the four has another type.
+        GarbledError: it is not, or one of the five has another type.
     """
     wholes = [size, *shape] if isinstance(shape, list) and len(shape) <= MOST_DIMENSIONS else [None]
+    wholes += [] if start is None else [start]
     if not isinstance(name, str) or any(type(one) is not int or not 0 <= one <= MOST_BYTES for one in wholes):
         raise GarbledError("an array with an invalid name, shape or size")
     if dtype != TEXT:
@@ -108,7 +169,7 @@ def _checked(name: Any, dtype: Any, shape: Any, size: Any) -> Tuple[str, str, Tu
             raise GarbledError("an array of dtype %.40r" % (dtype,))
         if size != math.prod(shape) * int(dtype[2:]):
             raise GarbledError("%d bytes for an array of shape %.200r and dtype %s" % (size, shape, dtype))
-    return name, dtype, tuple(shape), size
+    return name, dtype, tuple(shape), size, start
 
 
 def _exactly(file: Any, size: int) -> bytearray:
@@ -135,7 +196,7 @@ def _body(array: Any) -> Tuple[str, Tuple[int, ...], Any]:  # noqa: ANN401, UP00
     return little.dtype.str, array.shape, little.reshape(-1).view(np.uint8).data
 
 
-def _array(dtype: str, shape: Tuple[int, ...], body: bytearray) -> Any:  # noqa: ANN401, UP006
+def _array(dtype: str, shape: Tuple[int, ...], body: Any) -> Any:  # noqa: ANN401, UP006
     """The array of ``body``.
 
     Raises:
@@ -287,20 +348,22 @@ def _reply(answer: Callable[..., Message], *question: Any) -> Message:  # noqa: 
 def serve(descriptors: Any, greet: Callable[[], Message], answer: Callable[..., Message]) -> None:  # noqa: ANN401
     """Send the message of ``greet``, then reply to each message (header, arrays) by ``answer``, until the parent ends.
 
-    ``descriptors`` are two file descriptors as texts: the first is read, the second is written.
+    ``descriptors`` are file descriptors as texts: the first is read, the second is written. Two more are the shared
+    memory of the arrays that are read, and of those that are written.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is handled by the parent, which ends this process
     _leave_with_parent()
-    reading, writing = descriptors
+    reading, writing, *memory = descriptors
+    theirs, ours = (SharedMemory(int(one)) for one in memory) if memory else (None, None)
     incoming, outgoing = open(int(reading), "rb"), open(int(writing), "wb")  # noqa: SIM115 - open until the end
     reply = _reply(greet)
     while True:
         try:
             try:
-                write_message(outgoing, *reply)
+                write_message(outgoing, *reply, shared=ours)
             except UnsendableError as error:
                 write_message(outgoing, {"error": {"kind": type(error).__name__, "text": str(error)}}, {})
-            header, arrays = read_message(incoming)
+            header, arrays = read_message(incoming, theirs)
         except (EOFError, OSError, GarbledError):
             return
         reply = _reply(answer, header, arrays)

@@ -15,11 +15,12 @@ from qbench.backends import (
     Feeds,
     Unoptimized,
     arithmetic_of,
+    contained,
     in_slices,
     runs_as_written,
 )
 from qbench.calibration import Rows
-from qbench.diagnosis.engine.client import UnitSession, contained
+from qbench.diagnosis.engine.client import UnitSession
 from qbench.diagnosis.engine.divergence import REAL_WIDTH, claimed_interpreter, engine_divergences
 from qbench.diagnosis.engine.shrink import FailingCase, smallest_case
 from qbench.diagnosis.lint import lint_products

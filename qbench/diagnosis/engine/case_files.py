@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from onnx import numpy_helper
 
-from qbench.backends import Array, Backend
-from qbench.diagnosis.engine.client import contained
+from qbench.backends import Array, Backend, contained
 from qbench.diagnosis.engine.divergence import REAL_WIDTH
 from qbench.diagnosis.engine.shrink import FailingCase
 from qbench.errors import InputError, QbenchError, StoreError

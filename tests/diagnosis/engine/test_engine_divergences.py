@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from engine_graphs import SIGMOID, Broken, batches, machine, target
 
-from qbench.backends import get_backend
-from qbench.diagnosis.engine.client import EngineCrashError, contained
+from qbench.backends import EngineCrashError, contained, get_backend
 from qbench.diagnosis.engine.divergence import engine_divergences
 from qbench.diagnosis.target import match_outputs
 from qbench.errors import InputError

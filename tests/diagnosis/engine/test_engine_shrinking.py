@@ -111,7 +111,7 @@ def test_a_case_of_the_real_engine_runs_in_a_process_of_its_own(divergences, tmp
 
 @pytest.mark.slow
 def test_a_case_of_an_engine_that_fails_has_no_answer_and_is_still_small(tmp_path):
-    from qbench.diagnosis.engine.client import contained
+    from qbench.backends import contained
 
     engine = contained(Broken("Conv", "raise"))
     first = engine_divergences(target(engine, claims=machine("ort-x64")), batches())[0]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from engine_graphs import Broken, batches, machine, target
 
-from qbench.backends import get_backend
-from qbench.diagnosis.engine.client import EngineCrashError, UnitSession, contained, engine_worker
+from qbench.backends import EngineCrashError, contained, engine_worker, get_backend
+from qbench.diagnosis.engine.client import UnitSession
 from qbench.diagnosis.examine import Examination
 from qbench.diagnosis.rank import AnomalyKind, rank_nodes
 from qbench.diagnosis.units import quantized_units
@@ -169,7 +169,7 @@ def test_an_error_says_what_was_run_where(levels):
 
 
 def test_the_other_process_has_the_same_size_limits():
-    from qbench.diagnosis.engine.worker import Handler
+    from qbench.backends.venv.engine_worker import Handler
     from qbench.storage import current_limits, limits_times
 
     class Limits(Handler):
