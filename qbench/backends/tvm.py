@@ -114,7 +114,7 @@ class TvmBackend:
             return in_slices(self._compiled(fixed, threads, doing), fixed)
 
     def _compiled(self, graph: ir.Model, threads: int, doing: str) -> "_TvmExecutor":
-        child = Child(own_python(__name__), {**own_environment(), "TVM_NUM_THREADS": str(threads)})
+        child = Child(own_python(__name__), {**own_environment(), "TVM_NUM_THREADS": str(threads)}, shares=True)
         executor = _TvmExecutor(child, graph, FeedCheck.of(graph, self.name), self.seconds)
         try:
             executor.compile(doing)

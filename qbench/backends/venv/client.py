@@ -205,7 +205,8 @@ class Worker(Closing):
         # -I: variables, the user folder and the working folder do not change what is imported there
         command = own_python(worker.__name__) if python is None else [os.fspath(python), "-I", os.fspath(_SCRIPT)]
         try:
-            self._child = Child(command, own_environment() if python is None else None)
+            shares = python is None  # another Python may be older than files in memory, and is not trusted
+            self._child = Child(command, own_environment() if shares else None, shares=shares)
         except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
             raise _no_python(self._python, error) from error
         try:
