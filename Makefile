@@ -12,6 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
+ENGINES := $(VENV)/.engines
 SITE := $(VENV)/.site
 PYTEST := $(BIN)/python -m pytest
 REPORTS := --qbench-report html --qbench-report md --qbench-report png
@@ -23,7 +24,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench operators detection test golden test-slow test-oracles lint format nightly report doctor benchmarks bias-table zoo-table docs docs-serve help clean
+.PHONY: setup bench operators engines engines-table detection test golden test-slow test-oracles lint format nightly report doctor benchmarks bias-table zoo-table docs docs-serve help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -56,6 +57,12 @@ format: $(STAMP)  ## format the code, and fix what ruff can fix by itself
 
 operators: $(STAMP)  ## every engine and machine here, one operator at a time, bit by bit
 	$(PYTEST) suites/operators.qbench.toml -n $(WORKERS) --dist loadscope
+
+engines: $(ENGINES)  ## the same networks on every engine that can be installed here: measure, judge (minutes)
+	$(PYTEST) suites/engines.qbench.toml -n $(WORKERS) --dist loadscope
+
+engines-table: $(ENGINES)  ## the table of docs/evidence/engines.md anew: agreement, executed share, cause (half an hour)
+	$(BIN)/python benchmarks/engines.py --write
 
 nightly: $(STAMP)  ## run the nightly suite, add to the history, write the report, exit by the gates; try the gates too
 	$(PYTEST) suites/nightly.qbench.toml -n $(WORKERS) --dist loadscope $(REPORTS)
@@ -100,6 +107,14 @@ $(ORACLES): $(STAMP)
 	@echo "installing the engines of the extra 'oracle'"
 	@if $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[oracle]"; \
 		then touch $(ORACLES); else echo "the extra 'oracle' cannot be installed here: tests that need it skip" >&2; fi
+
+# One environment: the pins of all engines agree. An engine that is not to be had here leaves its cells skipped.
+$(ENGINES): $(STAMP)
+	@for extra in openvino litert torch tvm; do \
+		echo "installing the extra '$$extra'"; \
+		$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[$$extra]" || \
+		echo "the extra '$$extra' cannot be installed here: its cells skip" >&2; done
+	@touch $(ENGINES)
 
 $(SITE): $(STAMP)
 	@echo "installing the extra 'docs'"

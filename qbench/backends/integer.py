@@ -52,7 +52,7 @@ class IntegerBackend:
             weight_per_block=True,
             integer_products=frozenset(product(_ACTIVATIONS, _WEIGHTS)),
             dynamic=True,
-            dynamic_products=True,
+            dynamic_products=frozenset(product(("Conv", "Gemm", "MatMul"), (1, 2))),
         )
     )
     packages: tuple[str, ...] = ()

@@ -216,6 +216,7 @@ _CAPABILITIES = Capabilities(
     float_products=frozenset({"ConvTranspose"}),
     requantized_products=frozenset({"Conv"}),  # QGemm and MatMulIntegerToFloat have float results, QLinearConv has not
     dynamic=True,
+    dynamic_products=frozenset({("MatMul", 1)}),  # DynamicQuantizeMatMul, of constant weights
 )
 """What every level of optimization loads and runs (1.31). Optimized sessions refuse sums of activations per channel,
 although the operators alone have kernels."""
@@ -533,6 +534,10 @@ _NAME = "ort-cpu-qoperator"
 _FORMS = frozenset({Form.FLOAT, Form.QOPERATOR})
 
 
+_LOWERED_DYNAMIC = frozenset({("Conv", 1), ("Gemm", 1), ("MatMul", 1)})
+"""ConvInteger and MatMulInteger, of constant weights."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredOrtBackend:
     """ONNX Runtime's CPU provider on the QOperator form: qbench lowers a QDQ graph to QLinearConv and the like.
@@ -545,7 +550,7 @@ class LoweredOrtBackend:
     name: str = _NAME
     engine: OrtBackend = field(default_factory=lambda: OrtBackend(name=_NAME))
     capabilities: Capabilities = field(
-        default_factory=lambda: replace(OrtBackend(name=_NAME).capabilities, forms=_FORMS)
+        default_factory=lambda: replace(_CAPABILITIES, forms=_FORMS, dynamic_products=_LOWERED_DYNAMIC)
     )
     packages: tuple[str, ...] = ("onnxruntime",)
 

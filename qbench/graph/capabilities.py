@@ -39,7 +39,8 @@ class Capabilities:
         float_products: operators (``ConvTranspose``) whose products it runs in floats whatever the grids are.
         requantized_products: operators (``Conv``) whose products it runs in integers only where their result is
             quantized.
-        dynamic_products: whether it multiplies in integers what has parameters of its batch, uint8, too.
+        dynamic_products: the pairs (operator, how many of its operands have parameters of their batch, uint8) that it
+            multiplies in integers.
         zero_points: which zero points of activations it counts with.
         dynamic: whether it takes parameters that are computed at run time.
         tables: whether it computes functions of one 8-bit value (sigmoid, tanh, …) by table, or at all.
@@ -60,7 +61,7 @@ class Capabilities:
     integer_products: frozenset[tuple[str, str]] | None = None
     float_products: frozenset[str] = frozenset()
     requantized_products: frozenset[str] = frozenset()
-    dynamic_products: bool = False
+    dynamic_products: frozenset[tuple[str, int]] = frozenset()
     zero_points: ZeroPoints = ZeroPoints.ANY
     dynamic: bool = False
     tables: bool = True

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qbench.calibration import Unit
-from qbench.graph import Capabilities, op_spec
+from qbench.graph import Capabilities
 from qbench.numerics import QParams, QType
 from qbench.quantization.spec import Role, Slot
 
@@ -136,8 +136,8 @@ def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabil
         return ""
     operands = [decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)]
     biases = [decision for slot, decision in slots.items() if slot.role is Role.BIAS]
-    dynamic = limits.dynamic_products and op_spec(unit.head).dynamic != ""
-    if any(isinstance(decision, Dynamic) for decision in operands) and not dynamic:
+    dynamic = sum(isinstance(decision, Dynamic) for decision in operands)
+    if dynamic and (unit.head.op_type, dynamic) not in limits.dynamic_products:
         return f"it has no integer {unit.head.op_type} of values whose parameters are computed at run time"
     names = tuple(_DYNAMIC if isinstance(decision, Dynamic) else _grid_name(decision) for decision in operands)
     if names not in limits.integer_products:

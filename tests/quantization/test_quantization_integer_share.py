@@ -64,6 +64,24 @@ def test_dynamic_products_are_in_integers_where_there_are_kernels(backend, share
     assert make_plan(model, profile, "w8a8_asym_pc_dyn", capabilities=backend).integer_macs == share
 
 
+def test_dynamic_products_by_constant_matrices_are_in_integers_on_onnxruntime(tmp_path) -> None:
+    """DynamicQuantizeMatMul takes constant weights; a product of two computed operands stays float, as executed."""
+    model = model_of(
+        "float[N,4,16] x", "float[N,4,4] y",
+        "a = MatMul(x, w)\n r = Relu(a)\n t = Transpose<perm=[0,2,1]>(r)\n y = MatMul(r, t)",
+        w=weights(0, 16, 16),
+    )  # fmt: skip
+    backend = get_backend("ort-cpu")
+    plan = make_plan(model, calibrate(model, [feeds_of(model)]), "w8a8_asym_pc_dyn", capabilities="ort-cpu")
+    constant, computed = plan.node_macs
+    assert 0.0 < plan.integer_macs < 1.0
+    with backend.prepare(quantize_model(model, plan)) as executor:
+        found = executor.executed()
+    assert found[constant].in_integers
+    assert computed not in found or not found[computed].in_integers
+    assert plan.integer_nodes == {constant}
+
+
 def test_what_came_is_not_as_asked() -> None:
     model = conv_relu()
     profile = calibrate(model, [feeds_of(model)])
