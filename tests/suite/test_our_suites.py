@@ -18,10 +18,13 @@ CLASSES = [EnvironmentClass(name) for name in ("x64-avx2", "x64-avx512-vnni", "a
 def test_few_cells_are_excused(path: Path) -> None:
     suite = load_suite(path)
     gated = [planned for planned in expand(suite, gather(suites=FOLDER)) if not planned.cell.is_fp32]
-    assert len({planned.model.id for planned in gated}) >= 5
-    assert len({planned.cell.backend for planned in gated}) >= 3
+    models, backends, schemas = (
+        len({getattr(planned.cell, axis) for planned in gated}) for axis in ("model", "backend", "schema")
+    )
     alone = all(planned.model.is_alone for planned in gated)  # of models that came quantized there is one schema
-    assert alone or len({planned.cell.schema for planned in gated}) >= 5
+    assert min(models, backends) >= 3
+    assert alone or schemas >= 3
+    assert models * backends * schemas >= 75  # a suite of many engines has few models
     for here in CLASSES:
         excused = [
             planned

@@ -14,7 +14,8 @@ defer_sympy()  # before onnx_ir is imported here: every start of this program wa
 
 import onnx_ir as ir  # noqa: E402
 
-from qbench.backends import Array, Backend, Executor, executed_by, serve  # noqa: E402
+from qbench.backends.protocol import Array, Backend, Executor, executed_by  # noqa: E402
+from qbench.backends.venv.worker import serve  # noqa: E402
 from qbench.errors import QbenchError  # noqa: E402
 from qbench.storage import limits_times  # noqa: E402
 
