@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import HasLevels as HasLevels
     from qbench.backends.protocol import HasRuleDigests as HasRuleDigests
     from qbench.backends.protocol import ManySessions as ManySessions
-    from qbench.backends.protocol import Recorded as Recorded
     from qbench.backends.protocol import MayCrash as MayCrash
+    from qbench.backends.protocol import Recorded as Recorded
     from qbench.backends.protocol import RemoteBackend as RemoteBackend
     from qbench.backends.protocol import Unoptimized as Unoptimized
     from qbench.backends.protocol import Watchable as Watchable
