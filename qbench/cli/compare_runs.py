@@ -1,14 +1,17 @@
-"""qbench compare: two runs, cell by cell, also of two engines or computers."""
+"""qbench compare: two runs, cell by cell, also of two engines or computers; or two files of answers."""
 
 import argparse
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import RUN_NAMES, declare_history, find_run
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
+from qbench.errors import InputError
 from qbench.number_text import change_text, counted
 
 if TYPE_CHECKING:
@@ -24,14 +27,23 @@ where several exit codes apply, the first in this list is returned:
   4  A or B was interrupted, or has lines that cannot be read;
      all that could be compared is equal
   0  both runs are complete, and all that could be compared is equal
+
+files of answers (docs/answers.md) are compared sample by sample:
+  2  a file cannot be read, or the two are about other data
+  3  no sample or no metric is in both
+  1  a sample has another answer or another value;
+     with --margin: a loss beyond it is proven
+  4  samples are in one file alone, and all others are equal;
+     with --margin: also where it is neither proven nor refuted
+  0  all samples are equal; with --margin: no loss beyond it is proven
 """
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench compare``."""
     parser.epilog = f"{parser.epilog or ''}{_PRECEDENCE}"
-    parser.add_argument("old", metavar="A", help=f"the earlier run: {RUN_NAMES}")
-    parser.add_argument("new", metavar="B", help="the later run")
+    parser.add_argument("old", metavar="A", help=f"the earlier run: {RUN_NAMES}; or a file of answers")
+    parser.add_argument("new", metavar="B", help="the later run, or a file of answers")
     declare_history(parser)
     parser.add_argument(
         "--across",
@@ -39,6 +51,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="also compare cells whose environment classes differ: after an upgrade, or of two computers",
     )
     parser.add_argument("--all", action="store_true", help="list unchanged cells too")
+    parser.add_argument(
+        "--metric", metavar="M,…", help="of files of answers, the metrics that are compared (default: all of both)"
+    )
+    parser.add_argument(
+        "--margin",
+        metavar="X",
+        type=_margin,
+        help="of files of answers, the largest loss that passes: a share such as 0.01, else in the metric's unit",
+    )
     declare_json(parser)
 
 
@@ -50,6 +71,19 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         IncomparableError: not one cell can be compared.
     """
+    from qbench.metrics import is_answer_file
+
+    if any(is_answer_file(Path(text)) for text in (arguments.old, arguments.new)):
+        from qbench.cli import compare_answers
+
+        return compare_answers.execute(arguments)
+    if arguments.metric is not None or arguments.margin is not None:
+        raise InputError(
+            f"Comparing '{arguments.old}' with '{arguments.new}'",
+            found="--metric or --margin with runs",
+            expected="them with files of answers alone: cells of runs have their rules in the suite",
+            remedy="Leave them out.",
+        )
     from qbench.tracking import COMPARED_KEYS, Relation, compare_runs
 
     old, new = (find_run(text, arguments.history, COMPARED_KEYS) for text in (arguments.old, arguments.new))
@@ -78,6 +112,21 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.across and any(not metric.pairs or not metric.pairs.is_exact for row in shown for metric in row.moved):
         put(_RANGES)
     return code
+
+
+def _margin(text: str) -> float:
+    """A loss that passes.
+
+    Raises:
+        ArgumentTypeError: it is not a number from 0.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"found '{text}'; expected a number from 0, such as 0.01")
+    return value
 
 
 _RANGES = (

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.cli import accept_run, backfill, completion, doctor, init, list_names, quarantine, run, stability
+from qbench.cli import import_answers
 from qbench.cli import bisect as bisect_actions
 from qbench.cli import compare_runs as compare_files
 from qbench.cli import diff as diff_sides
@@ -49,6 +50,7 @@ COMMANDS: tuple[Command, ...] = (
     try_optimizers.COMMAND,
     partition_model.COMMAND,
     compare_files.COMMAND,
+    import_answers.COMMAND,
     diff_sides.COMMAND,
     accept_run.COMMAND,
     stability.COMMAND,

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from qbench.judging.statistics import Decision as Decision
     from qbench.judging.statistics import DecisionRule as DecisionRule
     from qbench.judging.statistics import Evidence as Evidence
+    from qbench.judging.statistics import LossEvidence as LossEvidence
     from qbench.judging.statistics import benjamini_hochberg as benjamini_hochberg
     from qbench.judging.statistics import changed_share as changed_share
     from qbench.judging.statistics import detectable_drop as detectable_drop
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from qbench.judging.statistics import mcnemar_midp as mcnemar_midp
     from qbench.judging.statistics import samples_needed as samples_needed
     from qbench.judging.statistics import spread_of as spread_of
+    from qbench.judging.statistics import shown_by as shown_by
     from qbench.judging.verdict import FAILING as FAILING
     from qbench.judging.verdict import Gate as Gate
     from qbench.judging.verdict import GateState as GateState

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from qbench.metrics.answer_files import Provenance as Provenance
     from qbench.metrics.answer_files import TokenRecord as TokenRecord
     from qbench.metrics.answer_files import answer_lines as answer_lines
+    from qbench.metrics.answer_files import decoded_line as decoded_line
     from qbench.metrics.answer_files import is_answer_file as is_answer_file
+    from qbench.metrics.answer_files import json_lines as json_lines
     from qbench.metrics.answer_files import listed_ids as listed_ids
     from qbench.metrics.answer_files import open_answers as open_answers
     from qbench.metrics.answers import MILLION as MILLION
@@ -59,5 +61,11 @@ if TYPE_CHECKING:
     from qbench.metrics.scores import Clusters as Clusters
     from qbench.metrics.scores import Direction as Direction
     from qbench.metrics.scores import Score as Score
+    from qbench.metrics.token_streams import TOKEN_KL as TOKEN_KL
+    from qbench.metrics.token_streams import TOKEN_KL_MOST as TOKEN_KL_MOST
+    from qbench.metrics.token_streams import TOKEN_PERPLEXITY as TOKEN_PERPLEXITY
+    from qbench.metrics.token_streams import TOKEN_TOP1 as TOKEN_TOP1
+    from qbench.metrics.token_streams import TokenStreams as TokenStreams
+    from qbench.metrics.token_streams import streams_of as streams_of
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -36,6 +36,7 @@ from qbench.storage import (
 )
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 FORMAT = "qbench-answers/1"
 HEADER_FILE = "header.json"
@@ -261,7 +262,7 @@ def is_answer_file(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         first = _first_line(file.readline(_LINE_BYTES))
-    return first.id is not None or (first.is_header and str(first.format).startswith("qbench-answers"))
+    return str(first.format).startswith("qbench-answers") if first.is_header else first.id is not None
 
 
 def answer_lines(header: Header, records: Iterator[AnswerRecord]) -> Iterator[bytes]:
@@ -273,38 +274,52 @@ def answer_lines(header: Header, records: Iterator[AnswerRecord]) -> Iterator[by
 
 
 def _lines(path: Path) -> Iterator[tuple[str, AnswerRecord]]:
-    doing, most = f"Reading the answers '{path}'", _LINE_BYTES * current_factor()
-    decode = _RECORD.decode
+    for number, line in json_lines(path):
+        if number == 1 and _first_line(line).is_header:
+            continue
+        yield f"line {number}", decoded_line(_RECORD, line, f"Reading the answers '{path}', line {number}")
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Number, from 1, and bytes of every line at ``path`` that is not blank; one line is held at a time.
+
+    Raises:
+        InputError: a line of more than 64 MiB, times the factor of the size limits.
+    """
+    most = _LINE_BYTES * current_factor()
     with path.open("rb") as file:
         number = 0
         while line := file.readline(most):
             number += 1
             if len(line) == most and not line.endswith(b"\n"):
                 raise InputError(
-                    f"{doing}, line {number}",
+                    f"Reading '{path}', line {number}",
                     found=f"more than {most >> 20} MiB in one line",
                     expected="one sample in each line",
                     remedy="Check the file; if you trust it, raise the limits: --size-limits 2.",
                 )
-            if line.isspace() or (number == 1 and _first_line(line).is_header):
-                continue
-            try:
-                yield f"line {number}", decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                _refuse_line(line, f"{doing}, line {number}", error)
+            if not line.isspace():
+                yield number, line
 
 
-def _refuse_line(line: bytes, doing: str, error: Exception) -> NoReturn:
-    """Say what is wrong with a ``line`` that is no record: Python writes NaN into JSON, which has no such number."""
-    found = str(error)
+def decoded_line(decoder: "msgspec.json.Decoder[T]", line: bytes, doing: str) -> T:
+    """The value of ``line``.
+
+    Raises:
+        InputError: it is no JSON, has NaN (Python writes it, JSON has no such number), or is another value.
+    """
     try:
-        json.loads(line)
-    except ValueError:
-        found = "no whole JSON object" if "truncated" in found else f"no JSON ({found})"
-    else:
-        if any(word in line for word in (b"NaN", b"Infinity")):
-            found = "NaN or Infinity"
-    raise InputError(doing, found=found, expected="a record of finite numbers", remedy=_REMEDY) from error
+        return decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        found = str(error)
+        try:
+            json.loads(line)
+        except ValueError:
+            found = "no whole JSON object" if "truncated" in found else f"no JSON ({found})"
+        else:
+            if any(word in line for word in (b"NaN", b"Infinity")):
+                found = "NaN or Infinity"
+        raise InputError(doing, found=found, expected="a record of finite numbers", remedy=_REMEDY) from error
 
 
 class _FirstLine(msgspec.Struct):
@@ -315,7 +330,7 @@ class _FirstLine(msgspec.Struct):
 
     @property
     def is_header(self) -> bool:
-        return self.format is not None and self.id is None
+        return self.format is not None
 
 
 def _first_line(line: bytes) -> _FirstLine:

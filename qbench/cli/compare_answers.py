@@ -1,0 +1,419 @@
+"""``qbench compare a.jsonl b.jsonl``: a paired test of two files of answers, without a suite."""
+
+import argparse
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.cli.command import ExitCode
+from qbench.cli.options import names_of
+from qbench.cli.printing import print_columns, print_json, put, say
+from qbench.errors import IncomparableError, InputError, unknown_name
+from qbench.judging import Evidence, LossEvidence, shown_by
+from qbench.metrics import (
+    MILLION,
+    TOKEN_KL,
+    TOKEN_KL_MOST,
+    TOKEN_PERPLEXITY,
+    TOKEN_TOP1,
+    Against,
+    AnswerFile,
+    Answers,
+    Counts,
+    Direction,
+    Metric,
+    Score,
+    TokenRecord,
+    TokenStreams,
+    listed_ids,
+    open_answers,
+    score,
+    streams_of,
+)
+from qbench.number_text import change_text, counted, value_text
+
+if TYPE_CHECKING:
+    from qbench.metrics import AnswerRecord
+
+Array = npt.NDArray[Any]
+
+CORRECT = "correct"
+"""The metric of records with an answer and a label: whether the two are equal."""
+
+
+@dataclass(slots=True)
+class Log:
+    """What a comparison keeps of a file: of every record some numbers, and its id.
+
+    Args:
+        places: id → row. values: metric → (n,). answers, contents: (n,) hashes, 0 where a record has none.
+        sources: of each sample; empty where records have none. tokens: of each sample; empty where records have none.
+    """
+
+    file: AnswerFile
+    places: dict[str, int] = field(default_factory=dict)
+    values: "dict[str, array[float]]" = field(default_factory=dict)
+    answers: "array[int]" = field(default_factory=lambda: array("q"))
+    contents: "array[int]" = field(default_factory=lambda: array("q"))
+    sources: list[str] = field(default_factory=list)
+    tokens: list[TokenRecord] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path) -> "Log":
+        """The file at ``path``.
+
+        Raises:
+            InputError: it cannot be read, holds raw outputs, or has a sample twice.
+        """
+        log = cls(open_answers(path))
+        if log.file.has_outputs:
+            raise InputError(
+                log.file.doing,
+                found="raw outputs",
+                expected="answers or counts of each sample, when two files are compared without a model",
+                remedy="Measure it with its model: qbench eval MODEL --data D --backend answers:PATH.",
+            )
+        for record in log.file.records():
+            log._add(record)
+        return log
+
+    def _add(self, record: "AnswerRecord") -> None:
+        sample = str(record.id)
+        if self.places.setdefault(sample, len(self.answers)) != len(self.answers):
+            raise InputError(
+                self.file.doing,
+                found=f"the sample '{sample}' twice",
+                expected="every sample once",
+                remedy="Keep one answer of each sample; keep repeated runs in files of their own.",
+            )
+        for name, value in record.metrics.items():
+            self.values.setdefault(name, array("d")).append(value)
+        answer = tuple(record.answer) if isinstance(record.answer, list) else record.answer
+        if answer is not None and record.label is not None and not record.metrics:
+            self.values.setdefault(CORRECT, array("d")).append(_is_right(answer, record.label))
+        self.answers.append(0 if answer is None else hash((answer,)))
+        self.contents.append(0 if record.content is None else hash((record.content,)))
+        if record.source is not None:
+            self.sources.append(str(record.source))
+        if record.tokens is not None:
+            self.tokens.append(record.tokens)
+
+    def streams(self, rows: "npt.NDArray[np.intp]") -> TokenStreams:
+        """The tokens of the samples at ``rows``.
+
+        Raises:
+            InputError: lists of different length, or probabilities that are none.
+        """
+        try:
+            return streams_of([self.tokens[row] for row in rows.tolist()])
+        except ValueError as error:
+            raise InputError(
+                self.file.doing,
+                found=str(error),
+                expected="for each token its log-probability, and the k best tokens with theirs",
+                remedy="Write the keys of 'tokens' as docs/answers.md shows.",
+            ) from error
+
+
+def _is_right(answer: object, label: object) -> bool:
+    """Whether the answer, or the best one of a list, is the label or one of several."""
+    if isinstance(answer, tuple) and not isinstance(label, list):
+        return bool(answer) and answer[0] == label
+    if isinstance(label, list) and not isinstance(answer, tuple):
+        return answer in label
+    return answer == (tuple(label) if isinstance(label, list) else label)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counted(Answers):
+    """Counts that a harness made: (n,) each."""
+
+    hits: "npt.NDArray[np.int64]"
+    out_of: "npt.NDArray[np.int64]"
+
+    @property
+    def form(self) -> str:
+        """Counts."""
+        return "counts"
+
+    def arrays(self) -> Mapping[str, Array]:
+        """Both."""
+        return {"hits": self.hits, "out_of": self.out_of}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Two files, sample by sample.
+
+    Args:
+        scores: of the later file, each counted against the earlier one. evidence: of each about the margin; None: the
+            score has no paired test. only_old, only_new: samples that the other file lacks.
+        changed: samples whose answers differ; None: records have none.
+        sources: how many the samples come from; None: each has its own.
+    """
+
+    samples: int
+    scores: tuple[Score, ...]
+    evidence: tuple[LossEvidence | None, ...]
+    only_old: tuple[str, ...]
+    only_new: tuple[str, ...]
+    changed: int | None
+    sources: int | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether a sample has another answer or another value."""
+        return bool(self.changed) or any(
+            one.losses or one.gains or one.hits != one.reference_hits for one in self.scores
+        )
+
+
+def compare_logs(old: Log, new: Log, *, names: Sequence[str] = (), margin: float | None = None) -> Compared:
+    """The samples that both have, paired.
+
+    Args:
+        names: of the metrics; none: all that both have. margin: the largest loss that passes; None: 0.
+
+    Raises:
+        InputError: other data, or a metric that one of the two lacks.
+        IncomparableError: no sample is in both.
+    """
+    _require_same_data(old, new)
+    common = [one for one in old.places if one in new.places]
+    if not common:
+        raise IncomparableError(
+            f"Comparing '{old.file.path}' with '{new.file.path}'",
+            found=f"no common sample: {listed_ids(list(old.places))}, and {listed_ids(list(new.places))}",
+            expected="answers to the same samples",
+            remedy="Name two files about the same data.",
+        )
+    rows, others = (
+        np.fromiter((log.places[one] for one in common), dtype=np.intp, count=len(common)) for log in (old, new)
+    )
+    _require_same_contents(old, new, common, (rows, others))
+    held = old.sources or new.sources
+    places = rows if old.sources else others
+    sources = [held[row] for row in places.tolist()] if held else None
+    scores = tuple(_scores(old, new, (rows, others), sources, names))
+    before, after = (np.frombuffer(log.answers, np.int64)[at] for log, at in ((old, rows), (new, others)))
+    count = 0 if sources is None else len(set(sources))
+    return Compared(
+        samples=len(common),
+        scores=scores,
+        evidence=tuple(shown_by(one, 0.0 if margin is None else margin) for one in scores),
+        only_old=tuple(one for one in old.places if one not in new.places),
+        only_new=tuple(one for one in new.places if one not in old.places),
+        changed=int((before != after).sum()) if before.any() and after.any() else None,
+        sources=count if 0 < count < len(common) else None,
+    )
+
+
+def _scores(
+    old: Log,
+    new: Log,
+    rows: "tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]",
+    sources: list[str] | None,
+    names: Sequence[str],
+) -> Iterator[Score]:
+    doing = f"Comparing '{old.file.path}' with '{new.file.path}'"
+    known = [name for name in old.values if name in new.values]
+    tokens = [_KL, _TOP1, _PERPLEXITY] if old.tokens and new.tokens else []
+    if not known and not tokens:
+        raise IncomparableError(
+            doing,
+            found=f"the metrics {_listed(old.values)}, and {_listed(new.values)}",
+            expected="a metric that both have, or an answer and a label in each record",
+            remedy="Write what is right as 'label', or count the same in both.",
+        )
+    for name in names:
+        if name not in known and name not in tokens:
+            raise unknown_name(doing, "metric", name, [*known, *tokens])
+    for name in names or [*known, *tokens]:
+        if name in known:
+            values = [np.frombuffer(log.values[name])[at] for log, at in zip((old, new), rows, strict=True)]
+            is_lower = name in old.file.header.lower or name in new.file.header.lower
+            yield _scored(name, values[0], values[1], sources, Direction.LOWER if is_lower else Direction.HIGHER)
+    asked = [name for name in names or tokens if name in tokens]
+    if asked:
+        yield from _token_scores(doing, old.streams(rows[0]), new.streams(rows[1]), sources, asked)
+
+
+def _scored(name: str, before: Array, after: Array, sources: list[str] | None, direction: Direction) -> Score:
+    """The score of values; where all are 0 or 1 a share of right samples, else a mean in millionths."""
+    is_share = bool(np.isin(before, (0.0, 1.0)).all() and np.isin(after, (0.0, 1.0)).all())
+    whole = 1 if is_share else MILLION
+    metric = Metric(
+        name=name,
+        title=name,
+        direction=direction,
+        against=Against.LABELS,
+        count=lambda answers, _labels, _reference: Counts(answers.hits, answers.out_of),
+        unit="%" if is_share else "",
+        proportion=is_share,
+    )
+    out_of = np.full(len(before), whole, np.int64)
+    now, reference = (_Counted(np.rint(whole * one).astype(np.int64), out_of) for one in (after, before))
+    return score(metric, now, labels=((),) * len(now), reference=reference, sources=sources)
+
+
+_KL, _TOP1, _PERPLEXITY = TOKEN_KL.name, TOKEN_TOP1.name, TOKEN_PERPLEXITY.name
+
+
+def _token_scores(
+    doing: str, before: TokenStreams, after: TokenStreams, sources: list[str] | None, names: Sequence[str]
+) -> Iterator[Score]:
+    metrics = {_KL: (TOKEN_KL, TOKEN_KL_MOST), _TOP1: (TOKEN_TOP1,), _PERPLEXITY: (TOKEN_PERPLEXITY,)}
+    for metric in (one for name in names for one in metrics[name]):
+        try:
+            yield score(metric, after, labels=((),) * len(after), reference=before, sources=sources)
+        except ValueError as error:
+            if metric is not TOKEN_KL_MOST:
+                found, remedy = str(error), "Score the same tokens with both models."
+                raise InputError(doing, found=found, expected="the same tokens in both", remedy=remedy) from error
+
+
+def _require_same_data(old: Log, new: Log) -> None:
+    before, after = old.file.header.data.digest, new.file.header.data.digest
+    if before and after and before != after:
+        raise InputError(
+            f"Comparing '{old.file.path}' with '{new.file.path}'",
+            found=f"answers to the data {before[:12]}… and {after[:12]}…",
+            expected="one revision of the data in both",
+            remedy="Record the answers again with the same data.",
+        )
+
+
+def _require_same_contents(
+    old: Log, new: Log, common: Sequence[str], rows: "tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]"
+) -> None:
+    before, after = (np.frombuffer(log.contents, np.int64)[at] for log, at in zip((old, new), rows, strict=True))
+    other = np.flatnonzero((before != after) & (before != 0) & (after != 0))
+    if len(other):
+        raise InputError(
+            f"Comparing '{old.file.path}' with '{new.file.path}'",
+            found=f"another question in {counted(len(other), 'sample')} ({listed_ids([common[i] for i in other[:9]])})",
+            expected="the same questions under the same ids",
+            remedy="Name two files about one revision of the data.",
+        )
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(names) or "(none)"
+
+
+# Printing.
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Compare two files of answers.
+
+    GATE_FAILED without a margin: a sample differs; with one: a loss is proven to be beyond it. INCOMPLETE: a sample is
+    in one file alone, or a margin is neither proven nor refuted.
+
+    Raises:
+        QbenchError: a file cannot be read, or the two cannot be compared.
+    """
+    if arguments.across or arguments.all:
+        raise InputError(
+            f"Comparing '{arguments.old}' with '{arguments.new}'",
+            found="--across or --all with files of answers",
+            expected="these options with runs alone",
+            remedy="Leave them out.",
+        )
+    old, new = (Log.read(Path(text)) for text in (arguments.old, arguments.new))
+    found = compare_logs(old, new, names=names_of(arguments.metric or ""), margin=arguments.margin)
+    _require_one_unit(found, arguments)
+    code = _code(found, arguments.margin)
+    if arguments.json:
+        print_json(_table(found, arguments))
+        return code
+    words = f", from {counted(found.sources, 'source')}" if found.sources else ""
+    put(f"{arguments.old} → {arguments.new}: {counted(found.samples, 'sample')} of both{words}")
+    for path, only in ((arguments.old, found.only_old), (arguments.new, found.only_new)):
+        if only:
+            say(f"only in {path}: {counted(len(only), 'sample')} ({listed_ids(only)}), not compared")
+    if found.changed is not None:
+        put(f"other answers in {counted(found.changed, 'sample')}")
+    pairs = zip(found.scores, found.evidence, strict=True)
+    header = ("metric", "A", "B", "change", "interval", "losses", "gains", "p")
+    print_columns([_row(one, shown) for one, shown in pairs], header)
+    _print_notes(found, arguments.margin)
+    return code
+
+
+def _require_one_unit(found: Compared, arguments: argparse.Namespace) -> None:
+    units = {one.metric: one.unit for one in found.scores}
+    if arguments.margin is not None and len(set(units.values())) > 1:
+        raise InputError(
+            f"Comparing '{arguments.old}' with '{arguments.new}'",
+            found=f"--margin for the metrics {', '.join(units)}, which have several units",
+            expected="metrics of one unit",
+            remedy="Name the metrics that the margin is for: --metric NAME.",
+        )
+
+
+def _print_notes(found: Compared, margin: float | None) -> None:
+    names = {one.metric for one in found.scores}
+    if TOKEN_KL.name in names and TOKEN_KL_MOST.name not in names:
+        put("token_kl is a lower bound; without 'floor' nothing bounds what lies outside the stored tokens")
+    for one, shown in zip(found.scores, found.evidence, strict=True):
+        if margin is not None and shown is not None:
+            unit = "pp" if one.unit == "%" else one.unit
+            size = f"{100 * margin if one.unit == '%' else margin:g} {unit}".rstrip()
+            put(f"{one.metric}, margin {size}: {shown.text(one)}")
+
+
+def _code(found: Compared, margin: float | None) -> ExitCode:
+    partial = ExitCode.INCOMPLETE if found.only_old or found.only_new else ExitCode.FINE
+    if margin is None:
+        return ExitCode.GATE_FAILED if found.differs else partial
+    evidence = {one.metric: shown.evidence for one, shown in zip(found.scores, found.evidence, strict=True) if shown}
+    most = evidence.pop(TOKEN_KL_MOST.name, Evidence.INCONCLUSIVE)
+    if evidence.get(TOKEN_KL.name) is Evidence.PASS:  # of a lower bound: the divergence itself may be beyond
+        evidence[TOKEN_KL.name] = Evidence.PASS if most is Evidence.PASS else Evidence.INCONCLUSIVE
+    if Evidence.FAIL in evidence.values():
+        return ExitCode.GATE_FAILED
+    return ExitCode.INCOMPLETE if Evidence.INCONCLUSIVE in evidence.values() else partial
+
+
+def _row(one: Score, shown: LossEvidence | None) -> tuple[str, ...]:
+    sign = 1 if one.direction is Direction.HIGHER else -1
+    ends = () if shown is None else sorted((sign * shown.low, sign * shown.high))
+    is_own = one.against is Against.LABELS  # else a distance from the earlier file, or a share of equal tokens
+    if not is_own:
+        ends = [one.reference_value + end for end in ends]
+    texts = [change_text(end, one.unit) if is_own else value_text(end, one.unit) for end in ends]
+    return (
+        one.metric,
+        value_text(one.reference_value, one.unit) if is_own else "",
+        value_text(one.value, one.unit),
+        change_text(one.value - one.reference_value, one.unit) if is_own else "",
+        " … ".join(text.removesuffix(" pp") for text in texts),
+        str(one.losses) if is_own else "",
+        str(one.gains) if is_own else "",
+        "" if shown is None or shown.midp is None else f"{shown.midp:.2g}",
+    )
+
+
+def _table(found: Compared, arguments: argparse.Namespace) -> dict[str, Any]:
+    from qbench.storage import plain
+
+    return {
+        "old": arguments.old,
+        "new": arguments.new,
+        "samples": found.samples,
+        "sources": found.sources,
+        "only_old": list(found.only_old),
+        "only_new": list(found.only_new),
+        "changed": found.changed,
+        "margin": arguments.margin,
+        "scores": [
+            plain(one) | {"value": one.value, "reference_value": one.reference_value, "shown": plain(shown)}
+            for one, shown in zip(found.scores, found.evidence, strict=True)
+        ],
+    }

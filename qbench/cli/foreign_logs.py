@@ -1,0 +1,484 @@
+"""Logs of other tools as records of answers: lm-eval's samples, Inspect's logs, tables.
+
+lm-eval     ``samples_TASK_DATE.jsonl`` of ``--log_samples``: a document in each line, once for each filter
+Inspect     ``.json``, or ``.eval``: a zip file with ``header.json`` and ``samples/ID_epoch_N.json``
+a table     ``.csv`` with a line of names; columns of numbers are metrics
+"""
+
+import csv
+import json
+import math
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from qbench.errors import InputError, UnavailableError
+from qbench.metrics import AnswerRecord, DataMark, Header, Provenance, decoded_line, json_lines
+from qbench.number_text import counted
+from qbench.storage import current_factor, current_limits, digest_plain, too_large
+
+_MEMBER_BYTES = 1 << 30
+"""Of one sample of an .eval file, unpacked."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Choices:
+    """What a user chooses of a log.
+
+    Args:
+        filter: of lm-eval; empty: the only one. source: where the source of a sample is: a column, or names between
+            dots, such as ``doc.article``. columns: of a table, our key → the name of its column.
+    """
+
+    filter: str = ""
+    source: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ForeignLog:
+    """A log that was opened: its header, its records one by one, and what is to be told when they have been read."""
+
+    header: Header
+    records: Iterator[AnswerRecord]
+    notes: list[str] = field(default_factory=list)
+
+
+def open_log(path: Path, choices: Choices) -> ForeignLog:
+    """The log at ``path``, of the tool that its name and first line tell.
+
+    Raises:
+        InputError: no file there, or of no tool that is known.
+    """
+    doing = f"Importing '{path}'"
+    if not path.is_file():
+        raise InputError(doing, found="no file there", expected="a log of another tool", remedy="Check the path.")
+    readers: dict[str, Callable[[Path, Choices, str], ForeignLog]] = {
+        ".csv": _table,
+        ".eval": _inspect_archive,
+        ".json": _inspect_json,
+        ".jsonl": _lm_eval,
+    }
+    if path.suffix not in readers:
+        raise InputError(
+            doing,
+            found=f"a file that ends in '{path.suffix}'",
+            expected="lm-eval's samples (.jsonl), a log of Inspect (.eval, .json) or a table (.csv)",
+            remedy="Write a file of answers yourself, as docs/answers.md shows.",
+        )
+    return readers[path.suffix](path, choices, doing)
+
+
+def _refused(doing: str, found: str, expected: str, remedy: str) -> InputError:
+    return InputError(doing, found=found, expected=expected, remedy=remedy)
+
+
+# lm-eval. The keys of a line are ``doc_id``, ``doc``, ``target``, ``arguments``, ``resps``, ``filtered_resps``,
+# ``filter``, ``metrics`` (names), ``doc_hash``, ``prompt_hash``, ``target_hash``, and the metrics with their values.
+# ``resps`` and ``filtered_resps`` are lists of texts; of a multiple choice, pairs of a log-likelihood and whether it is
+# greedy, one for each choice.
+
+_OF_LINE = frozenset(
+    ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", "doc_hash", "prompt_hash")
+) | {"target_hash", "task_name"}
+_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ANY = msgspec.json.Decoder()
+
+
+def _lm_eval(path: Path, choices: Choices, doing: str) -> ForeignLog:
+    task, date = _task_and_date(path)
+    facts = _run_facts(path.parent / f"results_{date}.json")
+    version = str(facts.get("lm_eval_version") or "")
+    better = facts.get("higher_is_better")
+    directions = better.get(task) if isinstance(better, dict) else None
+    log = ForeignLog(
+        Header(
+            data=DataMark(id=task),
+            provenance=Provenance(tool=f"lm-eval {version}".strip()),
+            lower=[str(one) for one, up in directions.items() if up is False] if isinstance(directions, dict) else [],
+        ),
+        iter(()),
+    )
+    log.records = _lm_records(path, choices, doing, log.notes)
+    return log
+
+
+def _task_and_date(path: Path) -> tuple[str, str]:
+    """``samples_TASK_DATE.jsonl``; another name is the task."""
+    task, _, date = path.stem.removeprefix("samples_").rpartition("_")
+    return (task, date) if path.stem.startswith("samples_") and task else (path.stem, "")
+
+
+def _run_facts(path: Path) -> dict[str, Any]:
+    """What lm-eval wrote next to the samples about the whole run; nothing where it is not there."""
+    try:
+        found = msgspec.json.decode(path.read_bytes()) if path.is_file() else {}
+    except (OSError, msgspec.MsgspecError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _lm_records(path: Path, choices: Choices, doing: str, notes: list[str]) -> Iterator[AnswerRecord]:
+    filters: dict[str, int] = {}
+    left_out: set[str] = set()
+    for number, line in json_lines(path):
+        where = f"{doing}, line {number}"
+        fields = decoded_line(_RAW, line, where)
+        if "doc_id" not in fields:
+            raise _refused(
+                where,
+                "no 'doc_id'",
+                "a line that lm-eval's --log_samples wrote",
+                "Name another file; a file of answers needs no import.",
+            )
+        name = str(_ANY.decode(fields["filter"])) if "filter" in fields else "none"
+        filters[name] = filters.get(name, 0) + 1
+        if choices.filter not in ("", name):
+            continue
+        if not choices.filter and len(filters) > 1:
+            raise _refused(
+                where,
+                f"the filters {', '.join(filters)}",
+                "one answer to each document",
+                f"Choose one: --filter {next(iter(filters))}.",
+            )
+        yield _lm_record(fields, choices, where, left_out)
+    if choices.filter and choices.filter not in filters:
+        raise _refused(
+            doing, f"the filters {', '.join(filters) or '(none)'}", f"'{choices.filter}'", "Choose one of these."
+        )
+    if left_out:
+        notes.append(f"metrics that are no number for a sample are left out: {', '.join(sorted(left_out))}")
+
+
+def _lm_record(fields: Mapping[str, msgspec.Raw], choices: Choices, where: str, left_out: set[str]) -> AnswerRecord:
+    named = _ANY.decode(fields["metrics"]) if "metrics" in fields else [one for one in fields if one not in _OF_LINE]
+    metrics = {}
+    for name in named if isinstance(named, list) else []:
+        value = _ANY.decode(fields[name]) if name in fields else None
+        if isinstance(value, bool | int | float):
+            metrics[str(name)] = float(value)
+        else:
+            left_out.add(str(name))
+    hashes = [str(_ANY.decode(fields[key]))[:16] for key in ("doc_hash", "target_hash") if key in fields]
+    return AnswerRecord(
+        id=str(_ANY.decode(fields["doc_id"])),
+        answer=_response(_ANY.decode(fields["filtered_resps"]) if "filtered_resps" in fields else None),
+        metrics=metrics,
+        content="".join(hashes) or None,
+        source=_source(fields, choices.source, where),
+    )
+
+
+def _response(found: Any) -> int | str | None:  # noqa: ANN401 - of JSON
+    """The chosen class, the text, or None of what is neither."""
+    if not isinstance(found, list) or not found:
+        return None
+    if all(isinstance(one, list) and len(one) == 2 for one in found) and len(found) > 1:
+        try:
+            values = [float(one[0]) for one in found]
+        except (TypeError, ValueError):
+            return None
+        return max(range(len(values)), key=values.__getitem__)  # the first of equal ones
+    return found[0] if len(found) == 1 and isinstance(found[0], str) else None
+
+
+def _source(fields: Mapping[str, msgspec.Raw], path: str, where: str) -> str | None:
+    if not path:
+        return None
+    first, *names = path.split(".")
+    found = _ANY.decode(fields[first]) if first in fields else None
+    return _walked(found, names, path, where)
+
+
+def _walked(found: Any, names: Sequence[str], path: str, where: str) -> str:  # noqa: ANN401 - of JSON
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    if found is None or isinstance(found, dict | list):
+        raise _refused(where, f"no value of '{path}'", "the source of the sample", "Correct --source.")
+    return str(found)
+
+
+# Inspect. An answer is the text that a scorer took from the output. A value of a scorer is "C" (correct), "I", "P"
+# (partial), "N" (no answer), a number, a truth value, or several by name. A question that was answered in several
+# epochs is one source: its answers are not independent.
+
+_GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+
+
+class _InspectScore(msgspec.Struct, frozen=True):
+    value: Any = None
+    answer: str | None = None
+
+
+class _InspectOutput(msgspec.Struct, frozen=True):
+    completion: str = ""
+
+
+class _InspectSample(msgspec.Struct, frozen=True):
+    id: str | int
+    epoch: int = 1
+    input: Any = None
+    target: Any = None
+    choices: Any = None
+    metadata: dict[str, Any] = {}
+    output: _InspectOutput = _InspectOutput()
+    scores: dict[str, _InspectScore] | None = None
+    error: Any = None
+
+
+class _InspectData(msgspec.Struct, frozen=True):
+    name: str | None = None
+
+
+class _InspectConfig(msgspec.Struct, frozen=True):
+    epochs: int | None = None
+
+
+class _InspectSpec(msgspec.Struct, frozen=True):
+    task: str = ""
+    dataset: _InspectData = _InspectData()
+    config: _InspectConfig = _InspectConfig()
+    packages: dict[str, str] = {}
+
+
+class _InspectHeader(msgspec.Struct, frozen=True):
+    eval: _InspectSpec
+    status: str = ""
+
+
+class _InspectLog(_InspectHeader, frozen=True):
+    samples: list[_InspectSample] | None = None
+
+
+_SAMPLE = msgspec.json.Decoder(_InspectSample)
+
+
+def _inspect_json(path: Path, choices: Choices, doing: str) -> ForeignLog:
+    size, most = path.stat().st_size, current_limits().file_bytes
+    if size > most:
+        raise too_large(doing, "a log", size, "file_bytes")
+    log = decoded_line(msgspec.json.Decoder(_InspectLog), path.read_bytes(), doing)
+    return _inspect(log, iter(log.samples or ()), choices, doing)
+
+
+def _inspect_archive(path: Path, choices: Choices, doing: str) -> ForeignLog:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise _refused(doing, f"no zip file ({error})", "a log of Inspect", "Copy the file again.") from error
+    names = {one.filename: one for one in archive.infolist()}
+    if "header.json" not in names:
+        archive.close()
+        raise _refused(
+            doing,
+            "no 'header.json'",
+            "a log of an evaluation that has ended",
+            "Run 'inspect log recover', or name another log.",
+        )
+    header = decoded_line(
+        msgspec.json.Decoder(_InspectHeader), _member(path, archive, names["header.json"], doing), doing
+    )
+
+    def samples() -> Iterator[_InspectSample]:
+        with archive:
+            for name, one in names.items():
+                if name.startswith("samples/") and name.endswith(".json"):
+                    yield decoded_line(_SAMPLE, _member(path, archive, one, doing), f"{doing}, '{name}'")
+
+    return _inspect(header, samples(), choices, doing)
+
+
+_ZSTANDARD = 93
+
+
+def _member(path: Path, archive: zipfile.ZipFile, one: zipfile.ZipInfo, doing: str) -> bytes:
+    """The bytes of one file of ``archive``; Inspect packs with Zstandard, which Python itself reads from 3.14 on."""
+    most = _MEMBER_BYTES * current_factor()
+    if one.file_size > most:
+        raise _refused(
+            f"{doing}, '{one.filename}'",
+            f"{one.file_size:,} bytes",
+            f"at most {most:,}",
+            "If you trust the file, raise the limits: --size-limits 4.",
+        )
+    try:
+        if one.compress_type != _ZSTANDARD:
+            return archive.read(one)
+        return _zstandard(path, one, doing)
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
+        raise _refused(
+            f"{doing}, '{one.filename}'", f"damaged data ({error})", "a whole file", "Copy the log again."
+        ) from error
+
+
+def _zstandard(path: Path, one: zipfile.ZipInfo, doing: str) -> bytes:
+    try:
+        import zstandard
+    except ModuleNotFoundError as error:
+        raise UnavailableError(
+            doing,
+            found="data packed with Zstandard",
+            expected="the package 'zstandard'",
+            remedy="Install it: pip install 'pytest-qbench[inspect]'; or write the log as JSON: inspect log convert.",
+        ) from error
+    with path.open("rb") as file:
+        file.seek(one.header_offset)
+        local = file.read(30)
+        file.seek(int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little"), 1)
+        packed = file.read(one.compress_size)
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
+            found: bytes = reader.read(one.file_size + 1)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    if len(found) != one.file_size:
+        raise ValueError(f"{len(found):,} bytes where {one.file_size:,} are declared")
+    return found
+
+
+def _inspect(header: _InspectHeader, samples: Iterator[_InspectSample], choices: Choices, doing: str) -> ForeignLog:
+    spec = header.eval
+    log = ForeignLog(
+        Header(
+            data=DataMark(id=spec.dataset.name or spec.task),
+            provenance=Provenance(
+                tool=f"inspect_ai {spec.packages.get('inspect_ai', '')}".strip(),
+                versions={name: version for name, version in spec.packages.items() if name != "inspect_ai"},
+            ),
+        ),
+        iter(()),
+    )
+    if header.status != "success":
+        log.notes.append(f"the evaluation ended with the status '{header.status}': samples may be missing")
+    repeated = (spec.config.epochs or 1) > 1
+    log.records = _inspect_records(samples, choices, doing, log.notes, repeated=repeated)
+    return log
+
+
+def _inspect_records(
+    samples: Iterator[_InspectSample], choices: Choices, doing: str, notes: list[str], *, repeated: bool
+) -> Iterator[AnswerRecord]:
+    failed = []
+    for one in samples:
+        name = f"{one.id}#{one.epoch}" if repeated else str(one.id)
+        where = f"{doing}, sample '{name}'"
+        if not one.scores or one.error is not None:
+            failed.append(name)
+            continue
+        metrics = {key: value for scorer, found in one.scores.items() for key, value in _graded(scorer, found, where)}
+        first = next(iter(one.scores.values()))
+        source: str | None = str(one.id) if repeated else None
+        if choices.source:
+            fields = {"id": one.id, "epoch": one.epoch, "metadata": one.metadata}
+            source = _walked(fields, choices.source.split("."), choices.source, where)
+        yield AnswerRecord(
+            id=name,
+            answer=one.output.completion if first.answer is None else first.answer,
+            metrics=metrics,
+            content=digest_plain([_text_of(one.input), one.target, one.choices])[:16],
+            source=source,
+        )
+    if failed:
+        shown = ", ".join(f"'{name}'" for name in failed[:3])
+        notes.append(f"{counted(len(failed), 'sample')} without a score left out ({shown})")
+
+
+def _text_of(question: Any) -> Any:  # noqa: ANN401 - of JSON
+    """A question without the ids of its messages, which are drawn anew for every run."""
+    if not isinstance(question, list):
+        return question
+    return [[one.get("role"), one.get("content")] if isinstance(one, dict) else one for one in question]
+
+
+def _graded(scorer: str, score: _InspectScore, where: str) -> Iterator[tuple[str, float]]:
+    values = score.value if isinstance(score.value, dict) else {"": score.value}
+    for key, value in values.items():
+        name = f"{scorer}.{key}" if key else scorer
+        try:
+            found = _GRADES.get(value) if isinstance(value, str) else float(value)
+            yield name, float(value) if found is None else found
+        except (TypeError, ValueError) as error:
+            raise _refused(
+                where, f"the score {value!r} of '{name}'", "a number, or one of C, I, P and N", "Score it with numbers."
+            ) from error
+
+
+# A table: one sample in each row.
+
+_KEYS = ("id", "answer", "label", "source")
+
+
+def _table(path: Path, choices: Choices, doing: str) -> ForeignLog:
+    for key in choices.columns:
+        if key not in _KEYS:
+            raise _refused(doing, f"'{key}' in --columns", f"one of: {', '.join(_KEYS)}", "Correct the option.")
+    columns = {key: choices.columns.get(key, key) for key in _KEYS}
+    if choices.source:
+        columns["source"] = choices.source
+    return ForeignLog(Header(data=DataMark(id=path.name)), _rows(path, columns, frozenset(choices.columns), doing))
+
+
+def _rows(path: Path, columns: Mapping[str, str], asked: frozenset[str], doing: str) -> Iterator[AnswerRecord]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file, strict=True)
+            names = next(rows, [])
+            lacking = [columns[key] for key in ("id", *asked) if columns[key] not in names]
+            if lacking or len(set(names)) != len(names):
+                raise _refused(
+                    doing,
+                    f"the columns {', '.join(names) or '(none)'}",
+                    f"a column '{lacking[0]}'" if lacking else "every name once",
+                    "Name the columns: --columns id=NAME,answer=NAME,label=NAME.",
+                )
+            numeric: list[str] | None = None
+            for row in rows:
+                where = f"{doing}, line {rows.line_num}"
+                if len(row) != len(names):
+                    raise _refused(where, f"{len(row)} fields", f"{len(names)}, as in the first line", "Correct it.")
+                fields = dict(zip(names, row, strict=True))
+                if numeric is None:
+                    numeric = [one for one in names if one not in columns.values() and _number(fields[one]) is not None]
+                yield _row(fields, columns, numeric, where)
+    except UnicodeDecodeError as error:
+        raise _refused(doing, "no UTF-8 text", "a table in UTF-8", "Save it again.") from error
+    except csv.Error as error:
+        raise _refused(doing, str(error), "a table with commas", "Save it again.") from error
+
+
+def _row(fields: Mapping[str, str], columns: Mapping[str, str], numeric: Sequence[str], where: str) -> AnswerRecord:
+    metrics = {}
+    for name in numeric:
+        value = _number(fields[name])
+        if value is None or not math.isfinite(value):
+            raise _refused(where, f"'{fields[name]}' for '{name}'", "a finite number", "Correct the table.")
+        metrics[name] = value
+    found = {key: fields[name] for key, name in columns.items() if name in fields}
+    answer, label = (None if key not in found else _class_or_text(found[key]) for key in ("answer", "label"))
+    return AnswerRecord(id=found["id"], answer=answer, label=label, metrics=metrics, source=found.get("source"))
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _class_or_text(text: str) -> int | list[int] | str:
+    """``3`` is a class, ``[3, 5, 1]`` classes best first, anything else a text."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    if text.startswith("["):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return text
+        if isinstance(found, list) and all(type(one) is int for one in found):
+            return found
+    return text

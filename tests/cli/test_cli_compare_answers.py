@@ -1,0 +1,190 @@
+"""``qbench compare a.jsonl b.jsonl``: numbers by scalar counts, exit codes, and files that cannot be compared."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+HEADER = {"format": "qbench-answers/1"}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, records, header=HEADER):
+        lines = ([header] if header else []) + list(records)
+        (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    return write
+
+
+def judged(values, more=lambda i: {}, name="acc"):
+    return [{"id": i, "metrics": {name: value}, **more(i)} for i, value in enumerate(values)]
+
+
+def compared(qbench, *more):
+    code, out, err = qbench("compare", "a.jsonl", "b.jsonl", "--json", *more)
+    return code, json.loads(out) if out else None, err
+
+
+RNG = np.random.default_rng(4)
+BEFORE = (RNG.random(400) < 0.8).astype(int).tolist()
+AFTER = [1 - one if flip else one for one, flip in zip(BEFORE, RNG.random(400) < 0.1, strict=True)]
+
+
+def test_losses_gains_and_midp_are_mcnemars(files, qbench):
+    files("a.jsonl", judged(BEFORE))
+    files("b.jsonl", judged(AFTER)[::-1], header=None)
+    code, found, err = compared(qbench)
+    assert code == 1, err
+    (score,) = found["scores"]
+    losses = sum(a > b for a, b in zip(BEFORE, AFTER, strict=True))
+    gains = sum(b > a for a, b in zip(BEFORE, AFTER, strict=True))
+    assert (score["losses"], score["gains"], score["n"]) == (losses, gains, 400)
+    assert (score["value"], score["reference_value"]) == (sum(AFTER) / 400, sum(BEFORE) / 400)
+    n, least = losses + gains, min(losses, gains)
+    tail = [math.comb(n, k) / 2**n for k in range(least + 1)]
+    assert score["shown"]["midp"] == pytest.approx(2 * sum(tail) - tail[-1])
+
+
+def test_samples_of_one_source_are_no_independent_evidence(files, qbench):
+    """Every answer four times: the counts are four times as many, and prove no more than the questions do."""
+    files("a.jsonl", judged(BEFORE))
+    files("b.jsonl", judged(AFTER))
+    alone = compared(qbench)[1]["scores"][0]
+    for name, values in (("a.jsonl", BEFORE), ("b.jsonl", AFTER)):
+        files(name, judged([one for one in values for _ in range(4)], lambda i: {"source": f"q{i // 4}"}))
+    code, found, _ = compared(qbench)
+    (score,) = found["scores"]
+    assert (code, found["samples"], found["sources"]) == (1, 1600, 400)
+    assert (score["losses"], score["value"]) == (4 * alone["losses"], alone["value"])
+    assert score["clusters"]["p"] == pytest.approx(alone["shown"]["midp"], rel=1e-9)
+    narrow, wide = (one["shown"]["high"] - one["shown"]["low"] for one in (score, alone))
+    assert narrow > 0.9 * wide  # four independent samples would halve it
+
+
+@pytest.mark.parametrize(
+    ("after", "margin", "code"),
+    [
+        ([1] * 300, "0.02", 0),
+        ([1] * 297 + [0] * 3, "0.02", 4),
+        ([1] * 270 + [0] * 30, "0.02", 1),
+        ([1] * 270 + [0] * 30, "0.2", 0),
+    ],
+)
+def test_a_margin_is_proven_refuted_or_open(after, margin, code, files, qbench):
+    files("a.jsonl", judged([1] * 300))
+    files("b.jsonl", judged(after))
+    assert compared(qbench, "--margin", margin)[0] == code
+
+
+def test_equal_files_are_fine_and_samples_of_one_alone_are_named(files, qbench):
+    files("a.jsonl", judged(BEFORE))
+    files("b.jsonl", judged(BEFORE))
+    assert compared(qbench)[0] == 0
+    files("b.jsonl", [*judged(BEFORE)[:-2], {"id": "new", "metrics": {"acc": 1}}])
+    code, found, _ = compared(qbench)
+    assert (code, found["samples"], found["only_old"], found["only_new"]) == (4, 398, ["398", "399"], ["new"])
+    _, _, err = qbench("compare", "a.jsonl", "b.jsonl")
+    assert "only in a.jsonl: 2 samples ('398', '399')" in err
+
+
+def test_answers_and_labels_are_judged_without_metrics(files, qbench):
+    files("a.jsonl", [{"id": str(i), "answer": [i % 3, 9], "label": i % 3} for i in range(30)])
+    files("b.jsonl", [{"id": str(i), "answer": [i % 2, 9], "label": i % 3} for i in range(30)])
+    _, found, _ = compared(qbench)
+    (score,) = found["scores"]
+    same = sum(i % 2 == i % 3 for i in range(30))
+    assert (score["metric"], score["hits"], score["reference_hits"], found["changed"]) == (
+        "correct",
+        same,
+        30,
+        30 - same,
+    )
+
+
+def test_values_that_are_no_shares_are_resampled(files, qbench):
+    files("a.jsonl", judged([i % 7 / 7 for i in range(200)], name="wer"), {**HEADER, "lower": ["wer"]})
+    files("b.jsonl", judged([i % 7 / 7 + 0.1 for i in range(200)], name="wer"), {**HEADER, "lower": ["wer"]})
+    code, found, _ = compared(qbench, "--margin", "0.05")
+    (score,) = found["scores"]
+    assert (code, score["losses"], score["shown"]["evidence"]) == (1, 200, "fail")
+    assert score["value"] - score["reference_value"] == pytest.approx(0.1, abs=1e-6)
+
+
+def streams(rows, k, floor):
+    order = np.argsort(-rows, axis=1, kind="stable")[:, :k]
+    logs = np.log(np.take_along_axis(rows, order, axis=1))
+    least = {"floor": float(np.log(rows.min()))} if floor else {}
+    return {"realised": np.log(rows[:, 0]).tolist(), "top": order.tolist(), "logprobs": logs.tolist(), **least}
+
+
+@pytest.mark.parametrize("floor", [True, False])
+def test_token_streams(floor, files, qbench):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(50, 0.1) + 1e-3, 60) * (1 - 1e-3) + 1e-3 / 50
+    q = p * np.exp(rng.normal(0, 0.2, p.shape))
+    q /= q.sum(axis=1, keepdims=True)
+    for name, rows in (("a.jsonl", p), ("b.jsonl", q)):
+        files(name, [{"id": i, "tokens": streams(rows[3 * i : 3 * i + 3], 10, floor)} for i in range(20)])
+    code, found, err = compared(qbench)
+    assert code == 1, err
+    values = {score["metric"]: score for score in found["scores"]}
+    exact = float((p * np.log(p / q)).sum(axis=1).mean())
+    assert values["token_kl"]["value"] <= exact
+    assert ("token_kl_most" in values) is floor
+    if floor:
+        assert exact <= values["token_kl_most"]["value"]
+    assert values["token_top1"]["hits"] == int((p.argmax(1) == q.argmax(1)).sum())
+    assert values["token_perplexity"]["value"] == pytest.approx(-np.log(q[:, 0]).mean(), abs=1e-5)
+    limit = values["token_kl_most"]["value"] * 2 if floor else 10
+    proven = compared(qbench, "--metric", "token_kl", "--margin", str(limit))[0]
+    assert proven == (0 if floor else 4)
+    assert compared(qbench, "--metric", "token_kl", "--margin", str(exact / 100))[0] == 1
+
+
+FAULTS = {
+    "twice": ([*judged(BEFORE), {"id": 3, "metrics": {"acc": 1}}], "'3' twice"),
+    "other metric": (judged(BEFORE, name="f1"), "acc"),
+    "nan": (['{"id": "0", "metrics": {"acc": NaN}}'], "NaN"),
+    "data": (judged(BEFORE), "revision"),
+    "content": (judged(BEFORE, lambda i: {"content": f"other {i}"}), "another question in 400 samples ('0'"),
+    "mixed": ([{"id": 0, "metrics": {"acc": 1}}, {"id": 1, "metrics": {"f1": 1}}], "line 3"),
+    "other samples": ([{"id": "z", "metrics": {"acc": 1}}], "no common sample"),
+    "missing": (None, "nothing at that path"),
+    "tokens": ([{"id": 0, "tokens": {"realised": [0.0], "top": [[1]], "logprobs": [[0.5]]}}], ""),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_one_sentence_and_nothing_is_compared(fault, files, qbench):
+    records, named = FAULTS[fault]
+    files("a.jsonl", judged(BEFORE, lambda i: {"content": f"text {i}"}), {**HEADER, "data": {"digest": "1" * 64}})
+    if fault == "tokens":
+        files("a.jsonl", records)
+    if records is not None:
+        digest = ("2" if fault == "data" else "1") * 64
+        files("b.jsonl", [], {**HEADER, "data": {"digest": digest}})
+        with open("b.jsonl", "a") as file:
+            file.writelines((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in records)
+    code, out, err = qbench("compare", "a.jsonl", "b.jsonl")
+    assert code == (3 if fault in ("other metric", "other samples") else 2)
+    assert out == ""
+    assert named in err
+    assert err.count("\n") == 1
+
+
+def test_options_of_runs_and_of_answers_are_told_apart(files, qbench):
+    files("a.jsonl", judged(BEFORE))
+    files("b.jsonl", judged(BEFORE, lambda i: {}, "f1"))
+    for words, named in (
+        (("a.jsonl", "a.jsonl", "--across"), "--across"),
+        (("latest", "previous", "--margin", "0.1"), "--margin"),
+        (("a.jsonl", "a.jsonl", "--margin", "-1"), "--margin"),
+        (("a.jsonl", "a.jsonl", "--metric", "ac"), "'acc'"),
+    ):
+        code, _, err = qbench("compare", *words)
+        assert code == 2
+        assert named in err
