@@ -35,7 +35,8 @@ files of answers (docs/answers.md) are compared sample by sample:
      with --margin: a loss beyond it is proven
   4  samples are in one file alone, and all others are equal;
      with --margin: also where it is neither proven nor refuted
-  0  all samples are equal; with --margin: no loss beyond it is proven
+  0  all samples are equal; with --margin: the loss is proven
+     to be within it
 """
 
 

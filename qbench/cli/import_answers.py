@@ -148,7 +148,7 @@ def _facts(record: "AnswerRecord") -> str:
 COMMAND = Command(
     name="import",
     summary="turn a log of another tool into a file of answers",
-    example="qbench import samples_gsm8k_2026-11-20.jsonl --filter strict-match -o answers.jsonl",
+    example="qbench import samples_gsm8k.jsonl --filter strict-match -o answers.jsonl",
     declare=declare,
     execute=execute,
 )

@@ -81,8 +81,8 @@ if TYPE_CHECKING:
     from qbench.judging.statistics import margin_evidence as margin_evidence
     from qbench.judging.statistics import mcnemar_midp as mcnemar_midp
     from qbench.judging.statistics import samples_needed as samples_needed
-    from qbench.judging.statistics import spread_of as spread_of
     from qbench.judging.statistics import shown_by as shown_by
+    from qbench.judging.statistics import spread_of as spread_of
     from qbench.judging.verdict import FAILING as FAILING
     from qbench.judging.verdict import Gate as Gate
     from qbench.judging.verdict import GateState as GateState
