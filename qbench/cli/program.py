@@ -11,8 +11,18 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from qbench.cli import accept_run, backfill, completion, doctor, init, list_names, quarantine, run, stability
-from qbench.cli import import_answers
+from qbench.cli import (
+    accept_run,
+    backfill,
+    completion,
+    doctor,
+    import_answers,
+    init,
+    list_names,
+    quarantine,
+    run,
+    stability,
+)
 from qbench.cli import bisect as bisect_actions
 from qbench.cli import compare_runs as compare_files
 from qbench.cli import diff as diff_sides
