@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from qbench.errors import InputError, nearest
@@ -64,36 +64,56 @@ def sources_in_table(path: Path, samples: Sequence[str]) -> list[str]:
     Raises:
         InputError: the file cannot be read, a line is no pair, or a sample is missing, unknown or in it twice.
     """
-    doing = f"Reading the sources '{path}'"
+    found = lines_of_samples(path, samples, f"Reading the sources '{path}'", _wrong_source, _REMEDY)
+    return [found[sample][0] for sample in samples]
+
+
+def _wrong_source(fields: Sequence[str]) -> str:
+    if len(fields) != 1:
+        return counted(len(fields) + 1, "field")
+    return "" if fields[0].strip() else "an empty source"
+
+
+def lines_of_samples(
+    path: Path, samples: Sequence[str], doing: str, wrong: Callable[[Sequence[str]], str], remedy: str
+) -> Mapping[str, list[str]]:
+    """Sample → what follows it in its line of the .csv file at ``path``, the first of which is one of headings.
+
+    ``wrong`` says what is wrong with that, if anything; ``doing`` and ``remedy`` are for errors.
+
+    Raises:
+        InputError: the file cannot be read, a line is ``wrong``, or a sample is missing, unknown or in it twice.
+    """
     try:
         lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")), strict=True))[1:]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         found = (error.strerror or str(error)) if isinstance(error, OSError) else f"no table ({error})"
-        raise InputError(doing, found=found, expected="a .csv file of two columns", remedy=_REMEDY) from error
+        raise InputError(
+            doing, found=found, expected="a .csv file with a line for each sample", remedy=remedy
+        ) from error
     known = set(samples)
-    found_in: dict[str, str] = {}
+    found_in: dict[str, list[str]] = {}
     for number, line in enumerate(lines, 2):
         if not line:
             continue
         at = f"{doing}, line {number}"
-        if len(line) != 2 or not line[1].strip():
-            found = "an empty source" if len(line) == 2 else counted(len(line), "field")
-            raise InputError(at, found=found, expected="a sample and its source", remedy=_REMEDY)
-        sample, source = line
+        sample, *fields = line
+        if found := wrong(fields):
+            raise InputError(at, found=found, expected="a sample, and what the table says of it", remedy=remedy)
         if sample not in known:
             close = nearest(sample, samples)
-            remedy = f"Is '{close}' meant?" if close else "Take the line away."
-            raise InputError(at, found=f"no sample '{sample}'", expected="a sample of the data", remedy=remedy)
+            meant = f"Is '{close}' meant?" if close else "Take the line away."
+            raise InputError(at, found=f"no sample '{sample}'", expected="a sample of the data", remedy=meant)
         if sample in found_in:
             raise InputError(
                 at, found=f"'{sample}' again", expected="each sample once", remedy="Remove one of the two."
             )
-        found_in[sample] = source
+        found_in[sample] = fields
     missing = [sample for sample in samples if sample not in found_in]
     if missing:
         found = f"no line for {counted(len(missing), 'sample')}, such as '{missing[0]}'"
-        raise InputError(doing, found=found, expected="one for every sample", remedy=_REMEDY)
-    return [found_in[sample] for sample in samples]
+        raise InputError(doing, found=found, expected="one for every sample", remedy=remedy)
+    return found_in
 
 
 # Names that suggest pieces of one thing, where no sources are given.

@@ -19,6 +19,7 @@ from qbench.subjects.pictures import Picture
 from qbench.subjects.sources import ReadyArray
 from qbench.subjects.subject import Array, Dataset, Preprocess, Task, ZooModel
 from qbench.subjects.tasks import Classification, WholeOutput
+from qbench.subjects.value_tasks import Regression, Restoration, Segmentation
 
 
 def read_network(model: str, data: Dataset, preprocess: Preprocess | None, output: str | None = None) -> ZooModel:
@@ -61,8 +62,9 @@ def model_from_file(
     """The ONNX file at ``path`` as a model that suites and verbs can name.
 
     Args:
-        name: its id; None: the name of the file. task: reads its outputs; None: ``Classification`` where the output is
-            (n, classes), else ``WholeOutput``. preprocess: None: samples are ready feeds. output: the one that a task
+        name: its id; None: the name of the file. task: reads its outputs; None: the one that labels of ``data`` ask
+            for where they are masks, pictures or values, else ``Classification`` where the output is (n, classes), else
+            ``WholeOutput``. preprocess: None: samples are ready feeds. output: the one that a task
             of ours reads; None: the graph's first. data: samples whose arrays have to be the inputs of the graph.
 
     Raises:
@@ -73,12 +75,12 @@ def model_from_file(
         id=name or re.sub(r"[^a-z0-9_.-]", "-", Path(path).stem.lower()) or "model",
         graphs={"model": lambda: graph},
         preprocess=_fitted(graph, preprocess or ReadyArray(), data),
-        task=_usual_task(graph, output, str(path)) if task is None else task,
+        task=_usual_task(graph, output, str(path), data) if task is None else task,
         origin=str(path),
     )
 
 
-def _usual_task(graph: ir.Model, output: str | None, path: str) -> Task:
+def _usual_task(graph: ir.Model, output: str | None, path: str, data: Dataset | None) -> Task:
     outputs = {value.name: value for value in graph.graph.outputs}
     if output is not None and output not in outputs:
         raise InputError(
@@ -87,9 +89,22 @@ def _usual_task(graph: ir.Model, output: str | None, path: str) -> Task:
             expected=f"one of: {', '.join(map(str, outputs))}",
             remedy="Name an output that the graph has.",
         )
+    labelled = None if data is None else _task_of_labels(data, output)
+    if labelled is not None:
+        return labelled
     chosen = outputs[output] if output is not None else graph.graph.outputs[0]
     is_ranked = chosen.shape is None or len(chosen.shape) == 2
     return Classification(output=output) if is_ranked else WholeOutput(output=output)
+
+
+def _task_of_labels(data: Dataset, output: str | None) -> Task | None:
+    """What labels that are arrays ask of a model: masks, pictures or values; None: they are others, or classes."""
+    if not data.labels or data.whole_labels is not None:
+        return None
+    first = np.asarray(data.labels[0])
+    if first.dtype.kind == "u":
+        return Segmentation(output=output) if first.ndim == 2 else Restoration(output=output)
+    return Regression(output=output) if first.ndim <= 1 else None
 
 
 def read_graph(model: str) -> ir.Model:
@@ -178,6 +193,9 @@ def _fitted(model: ir.Model, preprocess: Any, data: Dataset | None) -> Preproces
     return preprocess  # type: ignore[no-any-return]
 
 
+_FED_AS_THEY_ARE = (Classification, WholeOutput, Segmentation, Restoration, Regression)
+
+
 def require_feeds(network: ZooModel, data: Dataset) -> None:
     """Check that the first sample of ``data`` fits the graph of a network whose task feeds it samples as they are.
 
@@ -185,7 +203,7 @@ def require_feeds(network: ZooModel, data: Dataset) -> None:
         InputError: it has other names, shapes or types.
     """
     task = getattr(network.task, "__wrapped__", network.task)
-    if len(network.graphs) == 1 and isinstance(task, Classification | WholeOutput):
+    if len(network.graphs) == 1 and isinstance(task, _FED_AS_THEY_ARE):
         _fitted(only_graph(network), network.preprocess, data)
 
 

@@ -11,13 +11,16 @@ though, may differ in the last bit: bytes agree where the libjpeg is the same, a
 import enum
 import io
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
 from qbench.subjects.subject import Array
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Pixels = npt.NDArray[np.uint8]
 Triple = tuple[float, float, float]
@@ -107,15 +110,25 @@ class Picture:
 
         if isinstance(sample, Crop):
             return {self.input: sample.pixels}
-        height, width = sample.shape[:2]
+        return {self.input: self._square(Image.fromarray(sample), Image.Resampling[self.interpolation.name])}
+
+    def mask(self, classes: Array) -> Array:
+        """The mask (H, W) uint8 or uint16 of a picture → that of the square that the picture becomes, (crop, crop)."""
+        from PIL import Image
+
+        # 32-bit integers: Pillow resizes those of 16 bits by some versions only
+        square = self._square(Image.fromarray(classes.astype(np.int32)), Image.Resampling.NEAREST)
+        return square.astype(classes.dtype)
+
+    def _square(self, picture: "Image.Image", resampling: "Image.Resampling") -> Array:
+        """The picture resized and cut."""
+        width, height = picture.size
         short = min(width, height)
         size = (max(1, width * self.resize // short), max(1, height * self.resize // short))
-        picture = Image.fromarray(sample)
         if size != picture.size:
-            picture = picture.resize(size, Image.Resampling[self.interpolation.name])
+            picture = picture.resize(size, resampling)
         left, top = (round((side - self.crop) / 2) for side in size)
-        square = picture.crop((left, top, left + self.crop, top + self.crop))
-        return {self.input: np.asarray(square, dtype=np.uint8)}
+        return np.asarray(picture.crop((left, top, left + self.crop, top + self.crop)))
 
     def finish(self, batch: dict[str, Array]) -> dict[str, Array]:
         """(n, crop, crop, 3) uint8 → float32 in ``layout``."""

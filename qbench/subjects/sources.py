@@ -8,12 +8,13 @@ PATH.jsonl                                        one sample in each line: its f
 
 ``folder:PATH`` is the folder also where a data set has its name. ``?classes=labels.txt`` numbers the names of classes
 by the lines of that file. ``?sources=`` says which samples belong together (``clusters.py``): ``folder``, a column of
-the samples, or a .csv file.
+the samples, or a .csv file. ``?labels=`` names a folder of masks or a .csv file of values (``label_files.py``).
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from qbench.errors import InputError, nearest, require_type
 from qbench.extension import known_extensions
-from qbench.metrics import Labels
+from qbench.metrics import ArrayLabels, Labels
 from qbench.number_text import counted
 from qbench.storage import (
     ArchiveError,
@@ -37,6 +38,7 @@ from qbench.storage import (
 )
 from qbench.subjects.catalogue import dataset_catalogue
 from qbench.subjects.clusters import FOLDER, folder_of, is_table, named, sources_in_table
+from qbench.subjects.label_files import labels_from_files
 from qbench.subjects.pictures import Interpolation, Layout, Picture, Pixels, decode_picture
 from qbench.subjects.subject import Array, ClassNames, Dataset, Preprocess
 
@@ -219,7 +221,11 @@ def _archives(name: str, paths: Sequence[Path], doing: str) -> Dataset:
 
 
 def _pictures(
-    name: str, folder: Path, paths: Sequence[Path], labels: tuple[Labels | None, ClassNames | None], doing: str
+    name: str,
+    folder: Path,
+    paths: Sequence[Path],
+    labels: tuple[Labels | ArrayLabels | None, ClassNames | None],
+    doing: str,
 ) -> Dataset:
     digests = tuple(digest_bytes(_read(path, doing)) for path in paths)
 
@@ -244,7 +250,7 @@ def _ready(
     name: str,
     ids: Sequence[str],
     arrays_of: Callable[[int], Mapping[str, Array]],
-    labels: tuple[Labels | None, ClassNames | None],
+    labels: tuple[Labels | ArrayLabels | None, ClassNames | None],
     doing: str,
 ) -> Dataset:
     """Feeds that are read one sample at a time; a lone ``x`` is the feed of a lone input.
@@ -362,7 +368,8 @@ def _read_text(path: Path, doing: str, expected: str, remedy: str) -> str:
 # {"path": "a.png", "label": 3}                       a picture, an .npy of a lone input, or an .npz by inputs
 # {"image": "a.npy", "meta": [0.5, 2], "label": 1}    each input of the graph: an .npy file, or numbers
 #
-# A label is a class, or its name, which is numbered as the name of a folder is; all lines have one or none has.
+# A label is a class, or its name, which is numbered as the name of a folder is, or values (2.5, or a list of numbers).
+# All lines have one or none has.
 # ?sources=photo: {"path": "a.png", "label": 3, "photo": "p12"}
 
 _PATH, _LABEL = "path", "label"
@@ -375,7 +382,7 @@ class _Line:
 
     doing: str
     name: str
-    label: int | str | None
+    label: int | str | float | list[float] | None
     fields: Mapping[str, Any]
     source: int | str = ""
 
@@ -395,6 +402,8 @@ def _read_lines(path: Path, listed: Sequence[str] | None, sources: str) -> Datas
     lines = [_line(line, f"Reading line {number} of '{path}'", f"line {number}", sources) for number, line in numbered]
     if not lines:
         raise InputError(doing, found="no line", expected="a sample in each line", remedy=_EXAMPLE)
+    if any(isinstance(line.label, float) for line in lines):  # 3 and 2.5 are of one kind
+        lines = [replace(line, label=float(line.label)) if isinstance(line.label, int) else line for line in lines]
     for line in lines:
         if _keys(line) != _keys(lines[0]):
             line.refuse(_keys(line), f"{_keys(lines[0])}, as in the first line")
@@ -404,7 +413,7 @@ def _read_lines(path: Path, listed: Sequence[str] | None, sources: str) -> Datas
 
 
 def _of_lines(
-    path: Path, lines: Sequence[_Line], labels: tuple[Labels | None, ClassNames | None], doing: str
+    path: Path, lines: Sequence[_Line], labels: tuple[Labels | ArrayLabels | None, ClassNames | None], doing: str
 ) -> Dataset:
     if isinstance(lines[0].fields.get(_PATH), str):
         return _of_paths(path, lines, labels, doing)
@@ -431,13 +440,9 @@ def _line(text: str, doing: str, name: str, sources: str) -> _Line:
     if not isinstance(table, dict):
         line.refuse(f"a {type(table).__name__}", "an object")
     label = table.pop(_LABEL, None)
-    if label is not None and (
-        not isinstance(label, int | str)
-        or isinstance(label, bool)
-        or label in ("",)
-        or (isinstance(label, int) and label < 0)
-    ):
-        line.refuse(f"the label {json.dumps(label)[:40]}", "a class from 0 on, or the name of one")
+    if label is not None and not _is_label(label):
+        expected = "a class from 0 on, the name of one, or finite values, such as 2.5 or [1.0, 2.5]"
+        line.refuse(f"the label {json.dumps(label)[:40]}", expected)
     source = _source_of(line, table, sources) if sources else ""
     if not table:
         line.refuse("no sample", f"'{_PATH}', or the inputs of the graph")
@@ -458,27 +463,46 @@ def _source_of(line: _Line, table: dict[str, Any], sources: str) -> int | str:
     return source
 
 
+def _is_label(label: object) -> bool:
+    """Whether it is a class, the name of one, or values."""
+    if isinstance(label, list):
+        return bool(label) and all(_is_value(one) for one in label)
+    if isinstance(label, int):
+        return not isinstance(label, bool) and label >= 0
+    return bool(label) if isinstance(label, str) else _is_value(label)
+
+
+def _is_value(label: object) -> bool:
+    return isinstance(label, int | float) and not isinstance(label, bool) and math.isfinite(label)
+
+
 def _keys(line: _Line) -> str:
-    kinds = {int: ["a number as label"], str: ["a name as label"]}
+    kinds = {int: ["a number as label"], str: ["a name as label"], float: ["a value as label"]}
+    if isinstance(line.label, list):
+        kinds[list] = [f"{counted(len(line.label), 'value')} as label"]
     path = "the path of a file" if isinstance(line.fields.get(_PATH), str) else ""
     return " and ".join([path or ", ".join(sorted(line.fields)), *kinds.get(type(line.label), ["no label"])])
 
 
 def _labels_of(
     lines: Sequence[_Line], listed: Sequence[str] | None, doing: str
-) -> tuple[Labels | None, ClassNames | None]:
+) -> tuple[Labels | ArrayLabels | None, ClassNames | None]:
     written = [line.label for line in lines]
+    if isinstance(written[0], float | list) and listed is None:
+        return tuple(np.atleast_1d(np.array(label, np.float64)) for label in written), None
     if not isinstance(written[0], str):
         if listed is not None:
             remedy = "Leave classes= out, or write names as labels."
             raise InputError(doing, found="no names of classes", expected="them with ?classes=", remedy=remedy)
-        return (None if written[0] is None else tuple((int(label),) for label in written if label is not None)), None
+        return (
+            None if written[0] is None else tuple((int(label),) for label in written if isinstance(label, int))
+        ), None
     classes = _numbered(sorted({str(label) for label in written}), listed, doing)
     return tuple((classes.numbers[str(label)],) for label in written), classes
 
 
 def _of_paths(
-    path: Path, lines: Sequence[_Line], labels: tuple[Labels | None, ClassNames | None], doing: str
+    path: Path, lines: Sequence[_Line], labels: tuple[Labels | ArrayLabels | None, ClassNames | None], doing: str
 ) -> Dataset:
     paths = [_inside(line, _PATH, path.parent) for line in lines]
     kinds = {one.suffix.lower() for one in paths}
@@ -567,13 +591,17 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
         found = _read_folder(path, listed, column, f"Reading the folder '{path}'")
     if is_table(sources):
         found = found.with_sources(sources_in_table(Path(sources), found.sample_ids))
-    if found.kind == "picture":
-        return found, _picture(settings, text)
+    files = settings.pop("labels", "")
+    picture = _picture(settings, text) if found.kind == "picture" else None
+    if files:
+        found = replace(found, labels=labels_from_files(Path(files), found.sample_ids, picture), classes=None)
+    if picture is not None:
+        return found, picture
     if settings or (listed is not None and found.classes is None):
         raise InputError(
             f"Reading the settings in '{text}'",
             found=f"'{next(iter(settings), 'classes')}' with arrays",
-            expected="no setting but sources: arrays are fed as they are",
+            expected="no settings but sources and labels: arrays are fed as they are",
             remedy="Leave it out.",
         )
     return found, ReadyArray()
@@ -608,6 +636,7 @@ _SETTINGS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "layout": (Layout, f"one of: {', '.join(choice.value for choice in Layout)}"),
     "input": (str, "the name of the graph's input"),
     "classes": (str, "a file with a class in each line"),
+    "labels": (named, "a folder of masks, or a .csv file"),
     "sources": (named, "folder, the name of a column, or a .csv file"),
 }
 

@@ -189,7 +189,8 @@ class Dataset:
 
         Args:
             name: its id. feeds: input name → (n, …) numbers, one row per sample; or one such array, for a graph of one
-                input. float64 becomes float32. labels: (n,) integers from 0, the right classes; None: unlabelled.
+                input. float64 becomes float32. labels: (n,) integers from 0, the right classes; (n, …) uint8 or uint16
+                masks or pictures, or floats; None: unlabelled.
             sources: n texts or whole numbers, what each sample comes from (see ``with_sources``); None: each row is its
                 own.
 
@@ -223,7 +224,7 @@ class Dataset:
             sample_ids=ids,
             sources=tuple(digest_arrays({key: one[i] for key, one in arrays.items()}) for i in range(count)),
             clusters=ids,
-            labels=None if labels is None else _class_labels(np.asarray(labels), count, doing),
+            labels=None if labels is None else _given_labels(np.asarray(labels), count, doing),
             content=digest_arrays(arrays),
             load=load,
         )
@@ -342,14 +343,26 @@ def _whole(labels: Labels | ArrayLabels | None) -> Labels | None:
     return None if labels is None or _arrays_of(labels) is not None else cast(Labels, labels)
 
 
-def _class_labels(y: Array, count: int, doing: str) -> Labels:
+def _given_labels(y: Array, count: int, doing: str) -> Labels | ArrayLabels:
+    """``y`` as labels: whole numbers (count,) are classes; masks, pictures (uint8 or uint16) and floats are arrays."""
+    is_map = y.ndim >= 3 and y.dtype in (np.uint8, np.uint16)
+    is_value = y.ndim > 0 and y.dtype.kind == "f" and not (y.ndim == 1 and (y == np.rint(y)).all())  # classes as floats
+    if y.ndim and len(y) == count and (is_map or is_value):
+        if not np.isfinite(y).all():
+            first = int(np.argmin(np.isfinite(y.reshape(count, -1)).all(axis=1)))
+            remedy = "Correct or remove the sample."
+            raise InputError(
+                f"{doing}, its labels 'y'", found=f"NaN or Inf in row {first}", expected="finite numbers", remedy=remedy
+            )
+        return tuple(np.atleast_1d(row) for row in y)
     if y.shape != (count,) or y.dtype.kind not in "iu" or (y < 0).any():
         least = f" with a class {int(y.min())}" if y.dtype.kind == "i" and y.size and y.min() < 0 else ""
         raise InputError(
             f"{doing}, its labels 'y'",
             found=f"shape {y.shape} of {y.dtype}{least}",
-            expected=f"shape ({count},) of integers from 0, one class for each of the {count} samples",
-            remedy="Save one class number per sample.",
+            expected=f"shape ({count},) of integers from 0, one class for each of the {count} samples; or masks of "
+            "uint8, or floats",
+            remedy="Save one class number, one mask or one row of values, (n, 1) where they are whole, per sample.",
         )
     return tuple((int(label),) for label in y)
 

@@ -171,8 +171,8 @@ class Regression:
 
     @property
     def usual_metrics(self) -> tuple[str, ...]:
-        """Errors in the unit of the labels."""
-        return ("mae", "rmse")
+        """Errors in the unit of the labels; of points (K, 2) their similarity."""
+        return ("oks",) if self.shape is not None and self.shape[1:] == (2,) else ("mae", "rmse")
 
     @property
     def usual_comparisons(self) -> tuple[str, ...]:
