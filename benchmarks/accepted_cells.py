@@ -3,7 +3,11 @@
 Every accepted result of the suites' baselines is judged against its fp32 reference by the tolerances of the suites,
 once by the former rule (a margin under one sample did not gate, and a tolerance held for all metrics of its model) and
 once as today. Baselines hold hits and neither losses nor gains: for a share of right samples all of these are tried
-that fit the hits and the number of samples that differ from fp32. Other metrics are decided by their counts as before.
+that fit the hits and the number of samples that differ from fp32; where samples share sources, each with samples that
+change alone and with all samples of a source changing together. Other metrics are decided by their counts as before.
+
+`--run FILE …` lists the loss gates of run files instead whose samples share sources: what they would show if each
+sample were its own source, and what they show.
 
 Exit code 1 where a cell fails today that no quarantine entry lists.
 """
@@ -11,17 +15,18 @@ Exit code 1 where a cell fails today that no quarantine entry lists.
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from qbench.judging import EnvironmentClass, GateState, Tolerance
+from qbench.judging import EnvironmentClass, GateState, Tolerance, paired_interval, whole_effect
 from qbench.judging.loss import loss_gate
-from qbench.metrics import Against, Direction, Score
+from qbench.judging.statistics import shown_by
+from qbench.metrics import Against, Clusters, Direction, Score
 from qbench.suite import Catalogues, PlannedCell, expand, gather, load_suite
-from qbench.tracking import Baseline, baseline_path, load_baseline
+from qbench.tracking import Baseline, baseline_path, load_baseline, read_run
 
 ROOT = Path(__file__).parents[1]
 WIDER = {("nightly", "ppocr_v6_rec"): Tolerance(0.35, "model ppocr_v6_rec")}
@@ -52,10 +57,11 @@ def possible_scores(
 ) -> Iterator[Score]:
     """The scores of ``metric`` with ``hits`` whose losses and gains fit the samples that answer otherwise than fp32."""
     reference = baseline.metrics[metric]
-    samples = baseline.data[metric.partition("@")[2] or planned.model.data].samples
+    data = baseline.data[metric.partition("@")[2] or planned.model.data]
+    samples = data.samples
     lost = reference - hits
     for gains in range(max(-lost, 0), max(-lost, 0) + (samples - least_same - abs(lost)) // 2 + 1):
-        yield Score(
+        alone = Score(
             metric=metric,
             direction=Direction.HIGHER,
             against=Against.LABELS,
@@ -69,6 +75,16 @@ def possible_scores(
             losses=gains + lost,
             gains=gains,
         )
+        yield alone
+        if data.sources is not None:
+            yield replace(alone, clusters=together(alone, data.sources))
+
+
+def together(score: Score, sources: int) -> Clusters:
+    """What the samples of ``score`` show where all of a source change together."""
+    effect = whole_effect(score.n, sources)
+    low, high = paired_interval(score.losses, score.gains, score.n, confidence=0.9, effect=effect)
+    return Clusters(sources=sources, effect=effect, interval=(low, high), shown=(low, high), p=1.0, error=0.0)
 
 
 def former_state(score: Score, tolerance: Tolerance) -> GateState:
@@ -107,13 +123,53 @@ def judged_cells(suite_path: Path, catalogues: Catalogues) -> Iterator[Judged]:
                 yield Judged(str(planned.cell), where, scores[0], before, now, listed)
 
 
+def clustered_gates(path: Path) -> Iterator[tuple[str, ...]]:
+    """A row for each loss gate of the run at ``path`` whose samples share sources."""
+    for record in read_run(path).cells:
+        for gate in record.gates:
+            metric = record.metrics.get(gate.metric)
+            if gate.kind != "loss" or metric is None or metric.clusters is None or gate.limit is None:
+                continue
+            score = metric.score(gate.metric)
+            margin = abs(score.reference_value - float(gate.limit or 0.0))
+            before, now = (shown_by(one, margin) for one in (replace(score, clusters=None), score))
+            if before is None or now is None or not score.proportion:  # resamples of single samples are not in the run
+                continue
+            yield (
+                f"{record.model}::{record.backend}+{record.schema}",
+                gate.metric,
+                f"{score.n} of {metric.clusters.sources}",
+                f"{score.losses} / {score.gains}",
+                f"{100 * margin:.2f}",
+                *(f"{100 * one.low:+.2f} to {100 * one.high:+.2f}" for one in (before, now)),
+                f"{metric.clusters.effect:.1f}",
+                before.evidence.value,
+                now.evidence.value,
+            )
+
+
+def print_clustered(paths: list[str]) -> int:
+    """The rows of ``clustered_gates``; 0."""
+    head = ("cell", "metric", "samples of sources", "losses / gains", "margin, pp", "95 % before, pp", "95 % now, pp")
+    table = Table(*head, "effect", "shown before", "now")
+    for path in paths:
+        for row in clustered_gates(Path(path)):
+            table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    return 0
+
+
 def main() -> int:
     """Print what changed; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("suites", nargs="*", default=["smoke", "nightly"])
+    parser.add_argument("--run", nargs="+", default=[], metavar="FILE", help="run files to judge instead")
+    arguments = parser.parse_args()
+    if arguments.run:
+        return print_clustered(arguments.run)
     changed = Table("cell", "class", "metric", "fp32", "accepted", "before", "today", "listed")
     count, red = 0, 0
-    for name in parser.parse_args().suites:
+    for name in arguments.suites:
         folder = ROOT / "suites"
         for one in judged_cells(folder / f"{name}.qbench.toml", gather(suites=folder)):
             count, red = count + 1, red + one.is_red

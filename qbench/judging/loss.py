@@ -19,6 +19,7 @@ from qbench.judging.statistics import (
     LossEvidence,
     detectable_by_spread,
     interval_evidence,
+    sample_text,
     samples_by_spread,
     samples_deciding,
     shown_by,
@@ -247,7 +248,9 @@ def floor_gate(score: Score, rules: Rules, accepted: int | None, noise: Noise | 
         detail=(
             f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))}, "
             f"floor {least}/{score.out_of} = {percent(settled(least / score.out_of))}; "
-            f"{score.out_of - score.hits} differ from fp32" + ("" if noise is None else f"; {noise.text(score)}")
+            f"{score.out_of - score.hits} differ from fp32"
+            + (f" in {sample_text(score)}" if score.clusters is not None else "")
+            + ("" if noise is None else f"; {noise.text(score)}")
         ),
         rule=rule,
         limit=least / score.out_of,

@@ -58,7 +58,9 @@ class Column:
 def _flips_words(metric: MetricView) -> str:
     if metric.is_distance or not (metric.losses or metric.gains):
         return ""
-    return f"{counted(metric.losses, 'loss', 'losses')}, {counted(metric.gains, 'gain')}"
+    words = f"{counted(metric.losses, 'loss', 'losses')}, {counted(metric.gains, 'gain')}"
+    known = metric.clusters
+    return words if known is None else f"{words} in {metric.n} samples from {counted(known.sources, 'source')}"
 
 
 def _moved(cell: CellView) -> str:

@@ -20,6 +20,7 @@ from qbench.judging import (
     margin_evidence,
 )
 from qbench.judging.loss import floor_gate, loss_gate
+from qbench.metrics import Clusters
 
 HALF = Tolerance(0.005, "suite smoke")
 RULES = Rules(rule="suite smoke", agreement_rule="suite smoke")
@@ -155,6 +156,14 @@ def test_least_agreement_is_the_ceiling(percent, n):
 )
 def test_floors(hits, accepted, state):
     assert floor_gate(agreement(hits), RULES, accepted).state is state
+
+
+def test_a_floor_says_what_its_samples_were_drawn_from():
+    ends = {"interval": (-0.2, 0.0), "shown": (-0.2, 0.0), "p": 0.1, "error": 0.02}
+    crops = dataclasses.replace(agreement(470), clusters=Clusters(sources=20, effect=5.0, **ends))
+    gate = floor_gate(crops, RULES, 460)
+    assert "30 differ from fp32 in 500 samples from 20 sources" in gate.detail
+    assert gate.state is floor_gate(agreement(470), RULES, 460).state
 
 
 def test_a_floor_names_where_it_was_set():

@@ -1,15 +1,31 @@
 """The one list of columns: keys are unique, tables name known ones, fields about a metric are neighbours, and what
 columns read is what reports keep."""
 
+from statistics import NormalDist
+
 import pytest
 from msgspec import structs
 
-from qbench.judging import Compared, MetricNoise, Repeats, RewriteNote
+from qbench.judging import FP32, Compared, MetricNoise, Repeats, RewriteNote
+from qbench.metrics import Clusters
 from qbench.reporting import columns
+from qbench.reporting.assembly import data_powers
 from qbench.reporting.view import read_cell
 from qbench.tracking import CellRecord, GateRecord, MetricRecord
 
 PAGES = {"CELLS": columns.CELLS, "ATTENTION": columns.ATTENTION, "KNOWN": columns.KNOWN}
+WER = MetricRecord(
+    n=50,
+    hits=260,
+    out_of=1000,
+    reference_hits=250,
+    losses=9,
+    gains=5,
+    direction="lower",
+    proportion=False,
+    interval=(-0.01, 0.02),
+)
+WER_GATE = GateRecord(kind="loss", metric="wer", state="shown")
 AXES = ("model", "backend", "schema", "variant")
 TOP1 = MetricRecord(n=1000, hits=774, out_of=1000, reference_hits=778, losses=9, gains=5)
 GATE = GateRecord(kind="loss", metric="top1", state="broken", limit=0.7741)
@@ -39,6 +55,32 @@ def test_a_field_is_the_value_of_the_cell_as_it_is_written():
     assert (texts["fp32"], texts["change"], texts["margin_size"]) == ("77.80 %", "−0.40 pp", "0.39 pp")
     assert (texts["flips"], texts["flips_words"]) == ("9 / 5", "9 losses, 5 gains")
     assert columns.words_instead(CELL) is None
+
+
+def test_samples_of_shared_sources_are_named_and_widen_the_interval_of_the_value():
+    ends = {"interval": (-0.02, 0.01), "shown": (-0.03, 0.02), "p": 0.5, "error": 0.01}
+    shared = structs.replace(TOP1, clusters=Clusters(sources=20, effect=5.0, **ends))
+    cell = read_cell(structs.replace(FAILED, metrics={"top1": shared}, gates=(GATE,)))
+    assert columns.COLUMNS["flips_words"].text(cell) == "9 losses, 5 gains in 1000 samples from 20 sources"
+    assert shared.value_interval == pytest.approx((0.778 - 0.03, 0.778 + 0.02))
+    low, high = TOP1.value_interval
+    assert 0.748 < low < high < 0.798
+
+
+def test_a_report_takes_the_strictest_margin_and_the_median_effect_of_a_model():
+    def cell(schema, effect, limit):
+        ends = {"interval": (-0.02, 0.01), "shown": (-0.03, 0.02), "p": 0.5, "error": 0.01}
+        shared = structs.replace(TOP1, clusters=Clusters(sources=20, effect=effect, **ends))
+        gate = structs.replace(GATE, limit=limit)
+        return read_cell(structs.replace(FAILED, schema=schema, metrics={"top1": shared}, gates=(gate,)))
+
+    cells = (cell("a", 2.0, 0.768), cell("b", 9.0, 0.773), cell("c", 4.0, 0.758), cell(FP32, 1.0, 0.778))
+    (power,) = data_powers(cells)
+    assert (power.n, power.sources, power.effect) == (1000, 20, 4.0)
+    assert power.margin == pytest.approx(0.005)
+    (rate,) = data_powers([read_cell(structs.replace(FAILED, metrics={"wer": WER}, gates=(WER_GATE,), tolerance=0.02))])
+    assert rate.error == pytest.approx(0.03 / (2 * NormalDist().inv_cdf(0.95)))
+    assert rate.margin == pytest.approx(0.02 * 0.25)  # a margin under one sample has no limit
 
 
 def test_a_cell_without_numbers_has_empty_fields_and_words_in_their_place():
