@@ -14,6 +14,7 @@ Exit code 1 where a cell fails today that no quarantine entry lists.
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -124,7 +125,13 @@ def judged_cells(suite_path: Path, catalogues: Catalogues) -> Iterator[Judged]:
 
 
 def clustered_gates(path: Path) -> Iterator[tuple[str, ...]]:
-    """A row for each loss gate of the run at ``path`` whose samples share sources."""
+    """Of the loss gates of the run at ``path`` whose samples share sources: a row for equal ones of one model."""
+    rows = Counter(_clustered_rows(path))
+    for (model, *numbers), times in rows.items():
+        yield (model, str(times), *numbers)
+
+
+def _clustered_rows(path: Path) -> Iterator[tuple[str, ...]]:
     for record in read_run(path).cells:
         for gate in record.gates:
             metric = record.metrics.get(gate.metric)
@@ -136,7 +143,7 @@ def clustered_gates(path: Path) -> Iterator[tuple[str, ...]]:
             if before is None or now is None or not score.proportion:  # resamples of single samples are not in the run
                 continue
             yield (
-                f"{record.model}::{record.backend}+{record.schema}",
+                record.model,
                 gate.metric,
                 f"{score.n} of {metric.clusters.sources}",
                 f"{score.losses} / {score.gains}",
@@ -150,7 +157,16 @@ def clustered_gates(path: Path) -> Iterator[tuple[str, ...]]:
 
 def print_clustered(paths: list[str]) -> int:
     """The rows of ``clustered_gates``; 0."""
-    head = ("cell", "metric", "samples of sources", "losses / gains", "margin, pp", "95 % before, pp", "95 % now, pp")
+    head = (
+        "model",
+        "cells",
+        "metric",
+        "samples of sources",
+        "losses / gains",
+        "margin, pp",
+        "95 % before, pp",
+        "95 % now, pp",
+    )
     table = Table(*head, "effect", "shown before", "now")
     for path in paths:
         for row in clustered_gates(Path(path)):

@@ -261,7 +261,9 @@ def _dataset(name: str, chosen: Sequence[Member]) -> Dataset:
         kind="bytes",
         sample_ids=tuple(f"{member.package}/{member.path}" for member in chosen),
         sources=contents,
-        clusters=tuple(member.package for member in chosen),  # 51 of them are one text in as many languages
+        clusters=tuple(
+            f"{member.package}/*/{Path(member.path).name}" for member in chosen
+        ),  # 51 are translations of one
         labels=tuple(tuple(number[kind] for kind in member.kinds) for member in chosen),
         content=digest_plain(contents),
         load=lambda index: _read(chosen[index]),
