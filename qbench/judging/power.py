@@ -65,7 +65,8 @@ class DataPower:
     @property
     def tells(self) -> float:
         """The smallest loss that it tells from chance four times in five, a fraction."""
-        return decidable_drop(self.n, effect=self.effect) if self.error is None else _Z * self.error
+        told = decidable_drop(self.n, effect=self.effect) if self.error is None else _Z * self.error
+        return min(told, 1.0) if self.unit == "%" else told
 
     @property
     def needed(self) -> int | None:

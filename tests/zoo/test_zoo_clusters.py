@@ -10,8 +10,12 @@ import pytest
 from PIL import Image
 
 from qbench.errors import InputError
-from qbench.subjects import Dataset, dataset_from_text, get_dataset
+from qbench.extension import known_extensions
+from qbench.subjects import Dataset, dataset_catalogue, dataset_from_text, get_dataset
 from qbench.subjects.clusters import pieces_note
+from qbench.tracking import load_baseline
+
+ROOT = Path(__file__).parents[2]
 
 
 def picture(path: Path, shade: int = 0) -> None:
@@ -197,3 +201,20 @@ def test_names_of_pieces_do_unless_sources_are_given(layout: str) -> None:
     ids, count = LOUD[layout]
     assert f"about {count} sources" in pieces_note(named(ids))
     assert pieces_note(named(ids, clusters=["one"] * len(ids))) == ""
+
+
+BASELINES = sorted((ROOT / "baselines").glob("*/*.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", BASELINES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_baseline_is_of_the_data_of_today_and_has_the_number_of_their_sources(path: Path) -> None:
+    known = set(dataset_catalogue(known_extensions()).names())
+    for name, stored in load_baseline(path).data.items():
+        if name not in known:  # those of an extension that a test of its own makes
+            continue
+        data = get_dataset(name)
+        data = data if len(data) == stored.samples else data.take(stored.samples)
+        count = len(set(data.drawn_from))
+        assert data.digest == stored.digest
+        assert stored.sources == (None if count == len(data) else count)
