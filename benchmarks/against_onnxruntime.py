@@ -5,8 +5,9 @@
 
 Both are calibrated on the same batches and answer the same samples in the same engine, one whose sums are exact on
 every processor. The bar, for scales per channel: ours is at most half a point worse, or the two
-cannot be told apart: Tango's 95 % interval of the paired difference holds zero. Scales per tensor are shown beside, as
-they ruin some networks, in both hands.
+cannot be told apart: the 95 % interval of the paired difference holds zero (Tango's; where samples share sources, such
+as crops of a photograph, that of the sources). Scales per tensor are shown beside, as they ruin some networks, in both
+hands.
 
     python benchmarks/against_onnxruntime.py [subject …] [--scored N] [--calibrated N] [--backend B] [--all-operators]
 """
@@ -31,6 +32,7 @@ from qbench.evaluation import MetricUse, Subject, SubjectArtifacts
 from qbench.graph import load_model, save_model
 from qbench.judging import paired_interval
 from qbench.metrics import Against, Answers, get_metric
+from qbench.metrics.clusters import clustered, source_numbers
 from qbench.quantization import get_schema
 from qbench.storage import Cache
 from qbench.subjects import get_dataset, get_model
@@ -80,7 +82,10 @@ HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Right answers of fp32, ours and theirs to ``n`` samples; on how many ours did worse and better than theirs."""
+    """Right answers of fp32, ours and theirs to ``n`` samples; on how many ours did worse and better than theirs.
+
+    ``interval``: of ours minus theirs, a share.
+    """
 
     subject: str
     place: str
@@ -91,11 +96,8 @@ class Result:
     theirs: int
     losses: int
     gains: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Tango's, of ours minus theirs."""
-        return paired_interval(self.losses, self.gains, self.n)
+    sources: int
+    interval: tuple[float, float]
 
     @property
     def verdict(self) -> str:
@@ -105,13 +107,18 @@ class Result:
             return WORSE
         return "better" if change > BAR and low > 0 else "within"
 
+    @property
+    def data(self) -> str:
+        """``200 of 20 sources``."""
+        return f"{self.n:,}" + (f" of {self.sources} sources" if self.sources < self.n else "")
+
     def row(self) -> str:
         """One row of the table."""
         shares = (f"{count / self.n:.1%}" for count in (self.fp32, self.theirs, self.ours))
         low, high = (100 * end for end in self.interval)
         change = 100 * (self.gains - self.losses) / self.n
         cells = (
-            self.subject, self.place, self.metric, f"{self.n:,}", *shares, f"{self.losses} / {self.gains}",
+            self.subject, self.place, self.metric, self.data, *shares, f"{self.losses} / {self.gains}",
             f"{change:+.1f} [{low:+.1f}, {high:+.1f}]", self.verdict,
         )  # fmt: skip
         return f"| {' | '.join(cells)} |"
@@ -210,9 +217,14 @@ def compare(name: str, contest: Contest) -> Iterator[Result]:
             right(shared.answer(backend, graphs, data, threads=1), shared, contest, reference)
             for graphs in (ours, foreign)
         ]
+        losses, gains = int((hits[0] < hits[1]).sum()), int((hits[0] > hits[1]).sum())
+        numbers = source_numbers(data.drawn_from, len(data))
+        interval = paired_interval(losses, gains, len(data))
+        if numbers is not None:
+            interval = clustered(hits[0].astype(np.int64) - hits[1].astype(np.int64), numbers).shown
         yield Result(
             name, place, contest.metric, len(full), int(full.sum()), int(hits[0].sum()), int(hits[1].sum()),
-            int((hits[0] < hits[1]).sum()), int((hits[0] > hits[1]).sum()),
+            losses, gains, len(set(data.drawn_from)), interval,
         )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from bias_and_scale import BITS, EXTENSION, FINER, NARROW_BITS, RANGES, SKIPS
 
 from qbench.errors import QbenchError
 from qbench.host import package_versions, processor_class, utc_today
-from qbench.judging import paired_interval
+from qbench.judging import paired_interval, whole_effect
 from qbench.suite import Bench, PlannedCell, Settings, expand, gather, load_suite
 
 HERE = Path(__file__).parent
@@ -28,6 +28,9 @@ SUITE = HERE / "bias-and-scale.qbench.toml"
 RECORD = HERE / "bias-and-scale.jsonl"
 PAGE = HERE.parent / "docs" / "evidence" / "bias-and-scale.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+
+SOURCES = {"mobilenet_v2": 20}
+"""Photographs that a network's samples are cut from: intervals are those where the crops of each change together."""
 
 Line = dict[str, Any]
 Right = npt.NDArray[np.bool_]
@@ -130,8 +133,9 @@ def _cross(head: Line, own: list[Line]) -> str:
 
 
 def _steps(head: Line, own: list[Line]) -> str:
-    """Changes in percentage points with 95 % intervals (Tango's, paired): a row for each range and skip."""
+    """Changes in points with 95 % intervals (Tango's; widest where samples share sources): one row a range and skip."""
     found = {(line["from"], line["to"]): line for line in own if "from" in line}
+    sources = SOURCES.get(head["model"])
     columns = ["chosen 8 → 9", "chosen 8 → 16", "forced 8 → 9", "forced 8 → 16", "8: chosen → forced"]
     rows = [["range", "float convs", *columns], ["---", "---:", *["---:"] * len(columns)]]
     for range_name in RANGES:
@@ -139,7 +143,7 @@ def _steps(head: Line, own: list[Line]) -> str:
             place = f"{range_name}_skip{skip}"
             wanted = [(f"bias8_{f}_{place}", f"bias{b}_{f}_{place}") for f in FINER for b in (9, 16)]
             wanted.append((f"bias8_chosen_{place}", f"bias8_forced_{place}"))
-            rows.append([range_name, str(skip), *(_interval(found[pair], head["n"]) for pair in wanted)])
+            rows.append([range_name, str(skip), *(_interval(found[pair], head["n"], sources) for pair in wanted)])
     return _markdown(rows)
 
 
@@ -155,8 +159,9 @@ def _narrow(head: Line, own: list[Line]) -> str:
     )
 
 
-def _interval(line: Line, n: int) -> str:
-    low, high = paired_interval(line["losses"], line["gains"], n)
+def _interval(line: Line, n: int, sources: int | None = None) -> str:
+    effect = whole_effect(n, sources or n)
+    low, high = paired_interval(line["losses"], line["gains"], n, effect=effect)
     return f"{100 * (line['gains'] - line['losses']) / n:+.2f} ({100 * low:+.2f} … {100 * high:+.2f})"
 
 
