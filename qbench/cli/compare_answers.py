@@ -52,7 +52,7 @@ class Log:
 
     Args:
         places: id → row. values: metric → (n,). answers, contents: (n,) hashes, 0 where a record has none.
-        sources: of each sample; empty where records have none. tokens: of each sample; empty where records have none.
+        sources, tokens: of each sample; empty where records have none. names: the different sources.
     """
 
     file: AnswerFile
@@ -61,6 +61,7 @@ class Log:
     answers: "array[int]" = field(default_factory=lambda: array("q"))
     contents: "array[int]" = field(default_factory=lambda: array("q"))
     sources: list[str] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
     tokens: list[TokenRecord] = field(default_factory=list)
 
     @classmethod
@@ -99,7 +100,8 @@ class Log:
         self.answers.append(0 if answer is None else hash((answer,)))
         self.contents.append(0 if record.content is None else hash((record.content,)))
         if record.source is not None:
-            self.sources.append(str(record.source))
+            name = str(record.source)
+            self.sources.append(self.names.setdefault(name, name))  # one text for each source
         if record.tokens is not None:
             self.tokens.append(record.tokens)
 

@@ -13,7 +13,7 @@ header is the array ``header``, or the file ``header.json``: the same object as 
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -91,7 +91,7 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     floor: float | None = None
 
 
-class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The answer to one sample.
 
     Args:
@@ -116,6 +116,7 @@ class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 _RECORD = msgspec.json.Decoder(AnswerRecord)
 _HEADER = msgspec.json.Decoder(Header)
+_UNDECODED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _REMEDY = "Write one object per line, as docs/answers.md shows."
 
 
@@ -143,36 +144,49 @@ class AnswerFile:
         Raises:
             InputError: a line is no record, has NaN, or has other fields than those before it; or there is no record.
         """
-        found = self._rows() if self.path.suffix == ".npz" else _lines(self.path)
         first: AnswerRecord | None = None
-        for line, record in found:
-            first = first or record
-            if _form(record) != _form(first) or record.metrics.keys() != first.metrics.keys():
+        form: tuple[object, ...] = ()
+        metrics: Collection[str] = ()
+        for line, record in self._rows() if self.path.suffix == ".npz" else _lines(self.path):
+            if first is None:
+                first, form, metrics = record, _form(record), record.metrics.keys()
+            elif _form(record) != form or record.metrics.keys() != metrics:
                 raise InputError(
-                    f"{self.doing}, {line}",
+                    f"{self.doing}, {self._unit} {line}",
                     found=f"a record with {_fields(record)}",
                     expected=f"{_fields(first)}, as in the records before it",
                     remedy="Write the same fields for every sample; keep several runs in several files.",
                 )
-            _require_finite(record, f"{self.doing}, {line}")
+            if wrong := _not_finite(record):
+                raise InputError(
+                    f"{self.doing}, {self._unit} {line}, sample '{record.id}'",
+                    found=f"NaN or Inf in '{wrong}'",
+                    expected="finite numbers",
+                    remedy="Look for what failed on this sample; it is not counted as right or wrong.",
+                )
             yield record
         if first is None:
             raise InputError(
                 self.doing, found="no record", expected="one for each sample", remedy="Record the answers again."
             )
 
-    def _rows(self) -> Iterator[tuple[str, AnswerRecord]]:
+    @property
+    def _unit(self) -> str:
+        return "row" if self.path.suffix == ".npz" else "line"
+
+    def _rows(self) -> Iterator[tuple[int, AnswerRecord]]:
         columns = {
             name: array.tolist() for name, array in self.arrays.items() if name in AnswerRecord.__struct_fields__
         }
         for row, identity in enumerate(columns.pop("id")):
             values = {name: column[row] for name, column in columns.items()}
             try:
-                yield f"row {row}", msgspec.convert({"id": identity, **values}, AnswerRecord)
+                record = msgspec.convert({"id": identity, **values}, AnswerRecord)
             except msgspec.ValidationError as error:
                 raise InputError(
                     f"{self.doing}, row {row}", found=str(error), expected="arrays as of records", remedy=_REMEDY
                 ) from error
+            yield row, record
 
     @property
     def output_ids(self) -> tuple[str, ...]:
@@ -273,11 +287,16 @@ def answer_lines(header: Header, records: Iterator[AnswerRecord]) -> Iterator[by
         yield encode(record) + b"\n"
 
 
-def _lines(path: Path) -> Iterator[tuple[str, AnswerRecord]]:
+def _lines(path: Path) -> Iterator[tuple[int, AnswerRecord]]:
+    decode = _RECORD.decode
     for number, line in json_lines(path):
         if number == 1 and _first_line(line).is_header:
             continue
-        yield f"line {number}", decoded_line(_RECORD, line, f"Reading the answers '{path}', line {number}")
+        try:
+            record = decode(line)
+        except _UNDECODED as error:
+            raise _undecoded(line, f"Reading the answers '{path}', line {number}", error) from error
+        yield number, record
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -310,16 +329,22 @@ def decoded_line(decoder: "msgspec.json.Decoder[T]", line: bytes, doing: str) ->
     """
     try:
         return decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        found = str(error)
-        try:
-            json.loads(line)
-        except ValueError:
-            found = "no whole JSON object" if "truncated" in found else f"no JSON ({found})"
-        else:
-            if any(word in line for word in (b"NaN", b"Infinity")):
-                found = "NaN or Infinity"
-        raise InputError(doing, found=found, expected="a record of finite numbers", remedy=_REMEDY) from error
+    except _UNDECODED as error:
+        raise _undecoded(line, doing, error) from error
+
+
+def _undecoded(line: bytes, doing: str, error: Exception) -> InputError:
+    found = str(error)
+    try:
+        json.loads(line)
+    except ValueError:
+        found = "no whole JSON object" if "truncated" in found else f"no JSON ({found})"
+    except RecursionError:
+        found = "JSON of too many levels"
+    else:
+        if any(word in line for word in (b"NaN", b"Infinity")):
+            found = "NaN or Infinity"
+    return InputError(doing, found=found, expected="a record of finite numbers", remedy=_REMEDY)
 
 
 class _FirstLine(msgspec.Struct):
@@ -336,14 +361,14 @@ class _FirstLine(msgspec.Struct):
 def _first_line(line: bytes) -> _FirstLine:
     try:
         return msgspec.json.decode(line, type=_FirstLine)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except _UNDECODED:
         return _FirstLine()
 
 
 def _header(text: bytes, doing: str) -> Header:
     try:
         found = _HEADER.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNDECODED as error:
         raise InputError(
             f"{doing}, its header", found=str(error), expected="a header of answers", remedy=_REMEDY
         ) from error
@@ -407,25 +432,15 @@ def _fields(record: AnswerRecord) -> str:
     return ", ".join([*(name for name, value in named.items() if value is not None), *metrics]) or "'id' alone"
 
 
-def _require_finite(record: AnswerRecord, doing: str) -> None:
-    """Refuse NaN, which arrays may hold, and numbers such as 1e999, which JSON may.
-
-    Raises:
-        InputError: a number is not finite; the sample and the field are named.
-    """
+def _not_finite(record: AnswerRecord) -> str:
+    """The field with NaN, which arrays may hold, or with a number such as 1e999, which JSON may; else empty."""
     isfinite = math.isfinite
-    wrong = next((f"'{name}'" for name, value in record.metrics.items() if not isfinite(value)), "")
+    for name, value in record.metrics.items():
+        if not isfinite(value):
+            return name
     if record.scores is not None and not all(map(isfinite, record.scores)):
-        wrong = "'scores'"
-    if type(record.answer) is float and not isfinite(record.answer):
-        wrong = "'answer'"
-    if wrong:
-        raise InputError(
-            f"{doing}, sample '{record.id}'",
-            found=f"NaN or Inf in {wrong}",
-            expected="finite numbers",
-            remedy="Look for what failed on this sample; it is not counted as right or wrong.",
-        )
+        return "scores"
+    return "answer" if type(record.answer) is float and not isfinite(record.answer) else ""
 
 
 def listed_ids(ids: Sequence[str]) -> str:

@@ -90,13 +90,14 @@ def with_python(known: Catalogues, python: Path, package: str) -> Catalogues:
     Raises:
         InputError: there is no Python, or no ``package``.
     """
-    from qbench.backends import under_python
+    from qbench.backends import Recorded, under_python
 
     versions_under(python, package)  # a wrong one is an error before anything is measured
 
     @cache  # reading the versions there starts a process, and the environment of every cell has them
     def moved(name: str) -> "Backend":
-        return under_python(known.backends.get(name), python)
+        backend = known.backends.get(name)
+        return backend if isinstance(backend, Recorded) else under_python(backend, python)  # recorded answers stay
 
     def table(names: Iterable[str]) -> "dict[str, Callable[[], Backend]]":
         return {name: partial(moved, name) for name in names}

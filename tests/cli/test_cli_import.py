@@ -1,6 +1,7 @@
 """``qbench import``: logs in the forms that lm-eval 0.4.13 and Inspect 0.3.285 wrote, tables, and broken ones."""
 
 import json
+import sys
 import zipfile
 
 import pytest
@@ -216,3 +217,26 @@ def test_a_damaged_member_is_named(tmp_path, imported):
     code, err, _ = imported("log.eval")
     assert code == 2
     assert "samples/q2_epoch_1.json" in err
+
+
+def test_zstandard_is_asked_for_where_it_is_missing(tmp_path, imported, monkeypatch):
+    """The methods of a stored file are overwritten: nothing is unpacked before the package is looked for."""
+    write_archive(tmp_path / "log.eval", inspect_log(), zipfile.ZIP_STORED)
+    data = bytearray((tmp_path / "log.eval").read_bytes())
+    for mark, place in ((b"PK\x01\x02", 10), (b"PK\x03\x04", 8)):
+        start = -1
+        while (start := data.find(mark, start + 1)) >= 0:
+            data[start + place : start + place + 2] = (93).to_bytes(2, "little")
+    (tmp_path / "log.eval").write_bytes(data)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    code, err, _ = imported("log.eval")
+    assert code == 2
+    assert "pytest-qbench[inspect]" in err
+
+
+def test_a_line_has_a_limit(tmp_path, imported, monkeypatch):
+    monkeypatch.setattr("qbench.metrics.answer_files._LINE_BYTES", 1 << 20)
+    (tmp_path / "long.jsonl").write_text(json.dumps(lm_line(0, answer="x" * (1 << 20))) + "\n")
+    code, err, _ = imported("long.jsonl")
+    assert code == 2
+    assert "1 MiB in one line" in err
