@@ -534,7 +534,7 @@ def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
     )
     pairs = zip(fp32.scores, quantized.scores, strict=True)
     print_columns([_score_row(before, after) for before, after in pairs], header)
-    put("change and interval in percentage points: minus is a loss")
+    put("minus is a loss; shares change by percentage points")
     known = {f"{score.n} samples from {score.clusters.sources} sources" for score in quantized.scores if score.clusters}
     if known:
         put(f"{', '.join(sorted(known))}: the interval is that of the sources")
@@ -543,7 +543,6 @@ def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
 def _score_row(before: "Score", after: "Score") -> tuple[str, ...]:
     from qbench.judging import valued
 
-    interval = _interval(after)
     is_own = _against_labels(after)  # agreement with fp32: fp32 itself has none, and no change either
     return (
         after.metric,
@@ -551,9 +550,22 @@ def _score_row(before: "Score", after: "Score") -> tuple[str, ...]:
         valued(after, after.value),
         str(after.out_of if after.proportion else after.n),
         change_text(-after.drop / after.out_of, after.unit) if is_own else "",
-        "" if interval is None else " … ".join(change_text(end, "%").removesuffix(" pp") for end in interval),
+        _interval_text(after),
         *((str(after.losses), str(after.gains)) if is_own or after.proportion else ("", "")),
     )
+
+
+def _interval_text(score: "Score") -> str:
+    """The ends of the interval of the change; of a value that is no share that of the bootstrap, which holds 90 %."""
+    from qbench.metrics import Direction
+
+    interval, note = _interval(score), ""
+    if interval is None and _against_labels(score) and not score.proportion and score.interval is not None:
+        low, high = score.interval
+        interval, note = ((low, high) if score.direction is Direction.HIGHER else (-high, -low)), " (90 %)"
+    if interval is None:
+        return ""
+    return " … ".join(change_text(end, score.unit, digits=3).removesuffix(" pp") for end in interval) + note
 
 
 def _against_labels(score: "Score") -> bool:

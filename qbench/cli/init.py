@@ -159,10 +159,16 @@ def _own(arguments: argparse.Namespace, folder: Path, doing: str) -> _Subject:
             FILE=_quoted(_relative(Path(arguments.model), folder)),
             MODEL_NAME=network.id,
             MODEL=re.sub(r"\W", "_", f"model_{network.id}" if network.id[0].isdigit() else network.id),
-            PREPROCESS="" if data.kind == "array" else ", preprocess=dataset_from_text(DATA)[1]",
+            PREPROCESS=_settings(data),
             SAMPLES=samples,
         ),
     )
+
+
+def _settings(data: "Dataset") -> str:
+    """What ``model_from_file`` is given: how samples are prepared, and the data where its labels choose the task."""
+    prepared = "" if data.kind == "array" else ", preprocess=dataset_from_text(DATA)[1]"
+    return prepared + (", data=dataset_from_text(DATA)[0]" if data.labels and data.whole_labels is None else "")
 
 
 def _fourth(data: "Dataset", doing: str) -> "Dataset":
@@ -197,8 +203,14 @@ def _placed(text: str, folder: Path) -> str:
     form = "folder:" if text.startswith("folder:") else ""
     path, *query = text.removeprefix(form).partition("?")
     settings = [setting.partition("=") for setting in query[1].split("&")]
-    written = [name + mark + (_here(value, folder) if name == "classes" else value) for name, mark, value in settings]
+    written = [
+        name + mark + (_here(value, folder) if _is_path(name, value) else value) for name, mark, value in settings
+    ]
     return f"{form}{_here(path, folder)}{query[0]}{'&'.join(written)}"
+
+
+def _is_path(setting: str, value: str) -> bool:
+    return setting in ("classes", "labels") or (setting == "sources" and value.lower().endswith(".csv"))
 
 
 def _here(path: str, folder: Path) -> str:

@@ -45,7 +45,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     else:
         print_columns([(row["name"], row["owner"], row["what"]) for row in rows], ("name", "owner", "what"))
         if catalogue.grammar is not None:
-            say(f"and every other name of the form {catalogue.grammar.form} (docs/schemas.md)")
+            page = "metrics" if arguments.kind == "metrics" else "schemas"
+            say(f"and every other name of the form {catalogue.grammar.form} (docs/{page}.md)")
     return ExitCode.FINE
 
 

@@ -90,6 +90,18 @@ def lines(folder: Path) -> tuple[str, ...]:
     return ("--model", "net.onnx", "--data", "val.jsonl")
 
 
+def masks(folder: Path) -> tuple[str, ...]:
+    network(folder / "net.onnx", {"x": 3 * 8 * 8}, ("n", 2, 8, 8), ("n", 3, 8, 8))
+    lines = ["sample,source"]
+    for name, shape, top in (("photos", (8, 8, 3), 255), ("masks", (8, 8), 2)):
+        (folder / name).mkdir()
+        for index in range(8):
+            Image.fromarray(RNG.integers(0, top, shape, dtype=np.uint8)).save(folder / name / f"{index}.png")
+    lines += [f"{index}.png,{index // 2}" for index in range(8)]
+    (folder / "sources.csv").write_text("\n".join(lines))
+    return ("--model", "net.onnx", "--data", "photos?resize=8&crop=8&labels=masks&sources=sources.csv")
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -102,7 +114,7 @@ def written(folder: Path) -> set[str]:
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
         if path.is_file()
-        and path.suffix not in (".onnx", ".npz", ".png", ".txt", ".jsonl")
+        and path.suffix not in (".onnx", ".npz", ".png", ".txt", ".jsonl", ".csv")
         and ".git/" not in path.as_posix()
     }
 
@@ -115,6 +127,7 @@ def written(folder: Path) -> set[str]:
         (no_classes, {"sqnr", "cosine", "max_error"}),
         (pictures, {"top1", "agreement"}),
         (lines, {"top1", "agreement"}),
+        (masks, {"miou", "pixel_accuracy", "agreement", "sqnr"}),
     ],
 )
 def test_what_is_written_for_a_file_measures_every_cell(qbench, folder, monkeypatch, make, metrics):

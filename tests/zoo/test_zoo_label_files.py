@@ -99,6 +99,22 @@ def test_values_score_a_regressor(form: str, capsys: pytest.CaptureFixture[str])
     assert {"mae", "rmse"} <= set(scores(capsys))
 
 
+def test_the_interval_of_an_error_has_its_unit_and_its_sign(capsys: pytest.CaptureFixture[str]) -> None:
+    draw = np.random.default_rng(2)
+    x = draw.random((40, 3, SIDE, SIDE)).astype(np.float32)
+    means = x.mean(axis=(2, 3))
+    right = np.stack([means[:, 2] - means[:, 0], means[:, 0] - means[:, 2]], axis=1)  # what the network gives in float
+    np.savez("values.npz", x=x, y=right)
+    np.savez("others.npz", x=draw.random((16, 3, SIDE, SIDE)).astype(np.float32))
+    given = ["--data", "values.npz", "--calib", "others.npz", "--backend", "ort-cpu", "--schema", "w8a8_asym_pc"]
+    assert main(["eval", save_net(2, pooled=True), *given, "--metrics", "mae"]) == 0
+    (row,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("mae")]
+    change, low, _, high, *_ = row[4:]
+    assert row[8:10] == ["(90", "%)"]
+    low, change, high = (float(each.replace("−", "-")) for each in (low, change, high))
+    assert low < change < high < 0  # the error grows, which is a loss
+
+
 def test_one_value_may_be_written_as_a_number_with_or_without_a_point() -> None:
     rows = [{"path": f"photos/{index}.png", "label": label} for index, label in enumerate((1, 2.5, 3))]
     Path("values.jsonl").write_text("\n".join(map(json.dumps, rows)))
