@@ -108,7 +108,7 @@ def _iou_of(number: int) -> "Metric":
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Metric]":
     """The metrics of qbench and those that ``extensions`` add."""
     own = {name: functools.partial(_load, name) for name in _MODULES}
-    return Catalogue("metric", own, grammar=_OfOneClass()).extended(extensions)
+    return Catalogue("metric", own, grammar=_OfOneClass(), also_called=_ALSO_CALLED).extended(extensions)
 
 
 def get_metric(name: str) -> "Metric":

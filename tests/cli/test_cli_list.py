@@ -71,7 +71,7 @@ def test_an_unknown_backend_lists_the_engines_first(qbench, project):
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("acc", "top1"), ("Accuracy", "top1"), ("mse", "sqnr"), ("mae", "max_error"), ("agrement", "agreement")],
+    [("acc", "top1"), ("Accuracy", "top1"), ("mse", "rmse"), ("linf", "max_error"), ("agrement", "agreement")],
 )
 def test_a_metric_by_the_name_of_another_tool_is_suggested(name, meant):
     from qbench.metrics import get_metric
