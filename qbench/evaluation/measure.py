@@ -9,9 +9,10 @@ from qbench.backends import Backend, HasRuleDigests, Recorded, as_backend, get_b
 from qbench.errors import InputError, UnsupportedError, require_count, require_type
 from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, executed_macs, prepare_runners
 from qbench.evaluation.recorded import environment_of, recorded_answers
-from qbench.evaluation.repeats import measure_repeats
+from qbench.evaluation.repeats import measure_repeats, picked_answers
 from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import Rewriting, rewrite_note, rewrite_quantized
+from qbench.evaluation.sequential import can_stop, run_until_decided
 from qbench.evaluation.subject import MetricUse, Subject
 from qbench.evaluation.versus_backend import BackendComparison
 from qbench.graph import Form, constant_bytes, values_by_name
@@ -20,7 +21,7 @@ from qbench.judging import FP32, GIVEN, RECORDED, Calibrated, Cell, EnvironmentC
 from qbench.metrics import Against, Answers, Score, packed_answers, score
 from qbench.number_text import counted
 from qbench.storage import Cache
-from qbench.subjects import Samples, task_answers
+from qbench.subjects import Dataset, Samples, task_answers
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -176,7 +177,10 @@ def measure_request(request: Request) -> Measurement:
         samples = {name: shared.samples(dataset) for name, dataset in subject.data.items()}
         prepared = timer()
         comparison = None if request.comparator is None else BackendComparison(request, graphs, stack)
-        if comparison is None:
+        run = run_until_decided(request, runners, samples, reference) if can_stop(request, reference) else None
+        if run is not None:
+            answers = dict(run.answers)
+        elif comparison is None:
             answers = {name: task.answer(runners, data) for name, data in samples.items()}
         else:
             pairs = comparison.paired(runners)
@@ -186,20 +190,26 @@ def measure_request(request: Request) -> Measurement:
         answers = {name: shared.with_likelihoods(given, runners, subject.data[name]) for name, given in answers.items()}
         rival = {} if request.rival is None else _answers_of(request, request.rival, graphs, samples)
         share, in_float = executed_macs(runners, quantized) if quantized is not None and reported else (None, ())
+    stopped = None if run is None else run.stopped
+    whole, ids, data = reference, {name: one.ids for name, one in samples.items()}, subject.data
+    if run is not None and stopped is not None:
+        reference = {name: picked_answers(task, one, run.rows[name]) for name, one in whole.items()}
+        data = {name: one.pick(run.rows[name]) for name, one in data.items()}
+        ids = {name: one.sample_ids for name, one in data.items()}
     today = _of_today(request, reference)
-    scores = tuple(_score(request, use, answers[use.data], today[use.data]) for use in subject.metrics)
+    scores = tuple(_score(request, use, answers[use.data], today[use.data], data[use.data]) for use in subject.metrics)
     began = timer()
     repeats = measure_repeats(request, graphs, samples, first=answers, reference=reference, scores=scores)
     again = {} if repeats is None else {"repeats": round(timer() - began, 3)}
     keeps = request.keeps_answers or (repeats is not None and repeats.is_noisy)
-    changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
+    changed = {name: _changed(ids[name], answers[name], reference[name]) for name in answers}
     of_rules = backend.digests if isinstance(backend, HasRuleDigests) else {}
     pipeline = {} if request.rewriting is None else {"pipeline": request.rewriting.digest}
     return Measurement(
         cell=request.cell,
         environment=request.environment,
         scores=scores,
-        digests=_digests(shared, quantized, answers, reference) | dict(of_rules) | pipeline,
+        digests=_digests(shared, quantized, answers, whole, part=stopped is not None) | dict(of_rules) | pipeline,
         changed={name: ids[:LISTED] for name, ids in changed.items()},
         changed_count={name: len(ids) for name, ids in changed.items()},
         ties={name: given.ties for name, given in answers.items()},
@@ -218,6 +228,8 @@ def measure_request(request: Request) -> Measurement:
         rewritten=rewritten,
         calibrated=_calibrated(request),
         repeats=repeats,
+        stopped=stopped,
+        drawn={} if run is None else run.rows,
         rival=tuple(
             _score(request, use, answers[use.data], rival[use.data])
             for use in subject.metrics
@@ -320,8 +332,10 @@ def _of_today(request: Request, reference: Mapping[str, Answers]) -> Mapping[str
     }
 
 
-def _score(request: Request, use: MetricUse, answers: Answers, reference: Answers) -> Score:
-    data = request.shared.subject.data[use.data]
+def _score(
+    request: Request, use: MetricUse, answers: Answers, reference: Answers, data: Dataset | None = None
+) -> Score:
+    data = data or request.shared.subject.data[use.data]
     labels = data.labels
     try:
         return score(use.metric, answers, labels=labels, reference=reference, name=use.name, sources=data.drawn_from)
@@ -341,11 +355,13 @@ def _digests(
     quantized: Quantized | None,
     answers: Mapping[str, Answers],
     reference: Mapping[str, Answers],
+    *,
+    part: bool = False,
 ) -> dict[str, str]:
     digests = shared.identity()
     if quantized is not None:
         digests["quantized"] = quantized.digest
-    digests |= {f"predictions:{name}": given.digest for name, given in answers.items()}
+    digests |= {f"{'part' if part else 'predictions'}:{name}": given.digest for name, given in answers.items()}
     return digests | {f"reference:{name}": reference[name].digest for name in answers}
 
 

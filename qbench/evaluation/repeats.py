@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from qbench.evaluation.artifacts import prepare_runners
 from qbench.evaluation.request import Request
 from qbench.evaluation.subject import Subject
 from qbench.judging import MetricNoise, Repeats
-from qbench.metrics import PADDING, Against, Answers, Counts, IntegerAnswers, Score, restored_answers
+from qbench.metrics import PADDING, Against, Answers, Counts, IntegerAnswers, Score, rows_of
 from qbench.subjects import Samples, Task, task_answers
 
 if TYPE_CHECKING:
@@ -95,13 +94,7 @@ def picked_answers(task: Task, answers: Answers, rows: Sequence[int]) -> Answers
     Raises:
         InputError: the task does not restore answers of their form.
     """
-    chosen = list(rows)
-    if isinstance(answers, IntegerAnswers):
-        scores = None if answers.scores is None else answers.scores[chosen]
-        tied = None if answers.tied is None else answers.tied[chosen]
-        return replace(answers, ids=answers.ids[chosen], scores=scores, tied=tied, outputs=None, likelihoods=None)
-    arrays = {name: array[chosen] for name, array in answers.arrays().items()}
-    return task_answers(task, restored_answers(answers.form, arrays))
+    return task_answers(task, rows_of(answers, rows))
 
 
 def compare_runs(

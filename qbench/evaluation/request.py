@@ -9,7 +9,7 @@ from qbench.backends import Backend
 from qbench.evaluation.artifacts import SubjectArtifacts
 from qbench.evaluation.rewriting import Rewriting
 from qbench.evaluation.subject import Subject
-from qbench.judging import Cell, Criterion, EnvironmentClass
+from qbench.judging import Cell, Criterion, EnvironmentClass, StopRule
 from qbench.metrics import Answers
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Request:
         keeps_answers: whether the measurement carries the answers themselves.
         repeats: how many times the cell runs; with 1 it is not known whether its answers repeat. repeat_threads: of the
             runs after the first, in turn; empty: ``threads``.
+        stop: ends the cell when it decides every gate; None: all samples are run.
         recalibrated: the variant of the suite that the calibration samples are of; empty: they are the model's own.
         timer: seconds on a monotonic clock.
     """
@@ -57,6 +58,7 @@ class Request:
     keeps_answers: bool = False
     repeats: int = 1
     repeat_threads: tuple[int, ...] = ()
+    stop: StopRule | None = None
     recalibrated: str = ""
     timer: Callable[[], float] = time.perf_counter
 

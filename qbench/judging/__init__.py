@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from qbench.judging.measurement import Part as Part
     from qbench.judging.measurement import PassNote as PassNote
     from qbench.judging.measurement import RewriteNote as RewriteNote
+    from qbench.judging.measurement import Stopped as Stopped
     from qbench.judging.measurement import parts_of_counts as parts_of_counts
     from qbench.judging.measurement import parts_of_scores as parts_of_scores
     from qbench.judging.noise import MetricNoise as MetricNoise
@@ -69,7 +70,12 @@ if TYPE_CHECKING:
     from qbench.judging.rules import Limit as Limit
     from qbench.judging.rules import QuarantineEntry as QuarantineEntry
     from qbench.judging.rules import Rules as Rules
+    from qbench.judging.rules import Stop as Stop
     from qbench.judging.rules import Tolerance as Tolerance
+    from qbench.judging.sequential import EarlyTest as EarlyTest
+    from qbench.judging.sequential import Remaining as Remaining
+    from qbench.judging.sequential import StopRule as StopRule
+    from qbench.judging.sequential import early_state as early_state
     from qbench.judging.statistics import Decision as Decision
     from qbench.judging.statistics import DecisionRule as DecisionRule
     from qbench.judging.statistics import Evidence as Evidence

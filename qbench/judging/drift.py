@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from qbench.judging.cell import ANY
 from qbench.judging.expectation import Accepted, Expectation, inherited, known_noise
-from qbench.judging.measurement import Compared, FirstNode, Measurement
+from qbench.judging.measurement import Compared, FirstNode, Measurement, Stopped
 from qbench.judging.noise import Repeats, most_flips, noise_of
 from qbench.judging.rules import Allowance, Rules
 from qbench.judging.verdict import Gate, GateState, MovedRange, listed
@@ -41,6 +41,8 @@ def drift_gates(measurement: Measurement, expectation: Expectation, rules: Rules
         elsewhere = f"{NOTHING_ACCEPTED_FOR}{measurement.environment} (accepted: {known})"
         return (_gate(GateState.INCOMPARABLE, elsewhere if known else "nothing accepted yet"),)
     accepted, allowance = expectation.accepted[name], rules.allowance
+    if measurement.stopped is not None:
+        return (_part_gate(measurement, measurement.stopped, expectation.kept.get(name, {}), allowance),)
     changes = _changes(measurement, expectation.kept.get(name, {}), allowance)
     gate = _predictions_gate(measurement, accepted, changes, allowance)
     repeats, averaged = known_noise(measurement, expectation, rules.equivalents)
@@ -53,6 +55,28 @@ def drift_gates(measurement: Measurement, expectation: Expectation, rules: Rules
         where = "for any class" if name == ANY else f"for {name}, declared equivalent"
         gate = replace(gate, detail=f"{gate.detail} ({where})")
     return (gate, _moves_gate(changes, allowance)) if allowance.compares_probabilities else (gate,)
+
+
+def _part_gate(measurement: Measurement, stopped: Stopped, kept: Mapping[str, "Answers"], allowance: Allowance) -> Gate:
+    """Whether the samples that were run before the cell was stopped are answered as in the accepted result."""
+    from qbench.metrics import count_changes, rows_of, unpacked_answers
+
+    ran = f"{sum(stopped.samples.values())} of {counted(sum(stopped.of.values()), 'sample')}"
+    if not kept or kept.keys() != measurement.kept.keys():
+        text = f"{ran} were run, and the answers were not kept when it was accepted: accept it as new to compare them"
+        return _gate(GateState.INCOMPARABLE, text)
+    moved, flips = [], 0
+    for data, word in sorted(measurement.kept.items()):
+        now, before = unpacked_answers(word), rows_of(kept[data], measurement.drawn[data])
+        if now.form != before.form or now.digest != before.digest:
+            moved.append(data)
+            flips += count_changes(now, before).flips if now.form == before.form else len(now)
+    if not moved:
+        return _gate(GateState.HOLDS, f"the {ran} that were run are answered as accepted")
+    text = f"the answers on {', '.join(moved)} changed, {counted(flips, 'flip')} in the {ran} that were run"
+    if allowance.flips is not None and flips <= allowance.flips:
+        return replace(_gate(GateState.HOLDS, text), rule=allowance.flips_text)
+    return _gate(GateState.BROKEN, text)
 
 
 def within_noise(

@@ -21,6 +21,7 @@ from qbench.judging.loss import judge_score, rival_gate, with_improvement
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Repeats, noise_of
 from qbench.judging.rules import QuarantineEntry, Rules, Tolerance
+from qbench.judging.sequential import stopped_gate
 from qbench.judging.verdict import (
     FAILING,
     WIDTH,
@@ -135,6 +136,10 @@ def judge(
         judge_score(score, tolerance, rules, expectation, noise_of(score, repeats, averaged=averaged))
         for score in measurement.scores
     ]
+    stopped = measurement.stopped
+    if stopped is not None:
+        pairs = zip(scores, measurement.scores, strict=True)
+        scores = [stopped_gate(gate, score, stopped, tolerance) for gate, score in pairs]
     moved = moves_of(measurement, expectation, rules)
     calibration = calibration_gates(measurement, expectation, rules, moved)
     rivals = [rival_gate(score, rules) for score in measurement.rival]
@@ -146,6 +151,8 @@ def judge(
     worse = name is not None and expectation.accepted[name].is_worse(measurement)
     verdict = _by_gates(measurement, gates, rule, node_id, whole=expectation.whole, worse=worse, rival=rules.rival)
     verdict = replace(verdict, moved=moved, tolerance=tolerance.value if expectation.stored else None)
+    if stopped is not None:
+        verdict = replace(verdict, headline=one_line(f"{verdict.headline}, {stopped.text}"))
     if repeats is not None and repeats.is_noisy:
         verdict = replace(verdict, notices=(*verdict.notices, _noise_text(repeats, rules, averaged=averaged)))
     verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)

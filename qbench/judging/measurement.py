@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from qbench.judging.cell import Cell, EnvironmentClass
 from qbench.judging.noise import Repeats
 from qbench.metrics import Against, Score
-from qbench.number_text import rough_percent, steps_text
+from qbench.number_text import counted, rough_percent, steps_text
 
 # The comparison of a cell with another backend, as text and plain numbers.
 
@@ -130,6 +130,26 @@ class Calibrated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """A cell that ended before all of its samples were run.
+
+    Args:
+        samples: data set → how many were run. of: data set → how many it has.
+        decided: metric → the state of its gate (``holds``, ``broken``, …). proven: the metrics decided by the test.
+    """
+
+    samples: Mapping[str, int]
+    of: Mapping[str, int]
+    decided: Mapping[str, str] = field(default_factory=dict)
+    proven: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """``stopped after 310 of 1000 samples: decided``."""
+        return f"stopped after {sum(self.samples.values())} of {counted(sum(self.of.values()), 'sample')}: decided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """Numbers of one cell, before they are judged.
 
@@ -138,7 +158,8 @@ class Measurement:
         scores: one for each metric the suite asked for, in its order.
         digests: ``model`` (float graphs), ``preprocessing``, ``quantized`` (written graphs; absent in fp32 cells),
             ``arithmetic`` (of backends that declare one; absent elsewhere), ``pipeline`` (of passes, where any ran),
-            and for each data set D: ``data:D`` (samples and labels), ``reference:D``, ``predictions:D``.
+            and for each data set D: ``data:D`` (samples and labels), ``reference:D``, ``predictions:D``; in a stopped
+            cell ``part:D`` of the answers to the samples that were run in place of the last.
         changed: for each data set, the ids of samples whose answer differs from the reference (at most 20).
         changed_count: for each data set, how many there are in all.
         ties: for each data set, samples whose best score was shared.
@@ -157,6 +178,8 @@ class Measurement:
         compared: the comparison with another backend; None: the suite asks for none.
         rewritten: the effect of passes after the quantizer; None: none ran.
         calibrated: the ranges that the schema's qparams come from; None: it needs none.
+        stopped: where the cell ended before all samples were run: scores, changes and kept answers are then of those
+            that were; None: all were. drawn: data set → their places in the data, in the order of the answers.
         repeats: how the answers of further runs differ; None: the cell ran once.
         rival: the scores against labels, counted against the answers of the backend that the cell must not be worse
             than: its hits are ``reference_hits``. Empty: the suite names none. No record has them, only their gates.
@@ -184,6 +207,8 @@ class Measurement:
     rewritten: RewriteNote | None = None
     calibrated: Calibrated | None = None
     repeats: Repeats | None = None
+    stopped: Stopped | None = None
+    drawn: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False)
     rival: tuple[Score, ...] = field(default=(), compare=False)
 
     @property

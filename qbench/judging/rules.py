@@ -1,6 +1,7 @@
 """The numbers that cells are judged by, with the places that set them."""
 
 import datetime
+import enum
 import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -81,6 +82,13 @@ class Limit:
     rule: str = "default"
 
 
+class Stop(enum.Enum):
+    """When a cell ends."""
+
+    ALL = "all"  # when all samples were run
+    DECIDED = "decided"  # when its verdict on losses and floors cannot change, or is proven
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """Shares and limits; ``rule``, ``agreement_rule`` and ``ranges_rule`` name what set them, e.g. ``suite smoke``.
@@ -97,7 +105,7 @@ class Rules:
         equivalents: groups of environment classes whose results are comparable (``cell.are_equivalent``).
         rival: the backend whose loss on the same samples that of the cell may exceed by ``rival_margin`` at most;
             empty: none.
-        repeats: how many times a cell runs; ``repeats_rule`` names what set it.
+        repeats: how many times a cell runs; ``repeats_rule`` names what set it. stop: when it ends.
     """
 
     integer_macs: float = DEFAULT_INTEGER_MACS
@@ -116,6 +124,7 @@ class Rules:
     rival_margin: "Tolerance | None" = None
     repeats: int = 1
     repeats_rule: str = "default"
+    stop: Stop = Stop.ALL
 
     def __post_init__(self) -> None:
         for name in ("integer_macs", "agreement", "ranges", "executed_macs"):

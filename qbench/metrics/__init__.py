@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from qbench.metrics.answers import packed_answers as packed_answers
     from qbench.metrics.answers import points_of as points_of
     from qbench.metrics.answers import restored_answers as restored_answers
+    from qbench.metrics.answers import rows_of as rows_of
     from qbench.metrics.answers import text_of as text_of
     from qbench.metrics.answers import unpacked_answers as unpacked_answers
     from qbench.metrics.clusters import student_quantile as student_quantile

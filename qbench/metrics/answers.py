@@ -431,6 +431,19 @@ def _moves(
     return np.concatenate([dropped, entered], axis=1), known
 
 
+def rows_of(answers: Answers, rows: Sequence[int]) -> Answers:
+    """The answers at ``rows``, in that order, without what only the first samples have (outputs).
+
+    Those of a form of their own are as they are stored; their task restores them.
+    """
+    chosen = list(rows)
+    if not isinstance(answers, IntegerAnswers):
+        return restored_answers(answers.form, {name: array[chosen] for name, array in answers.arrays().items()})
+    scores = None if answers.scores is None else answers.scores[chosen]
+    tied = None if answers.tied is None else answers.tied[chosen]
+    return replace(answers, ids=answers.ids[chosen], scores=scores, tied=tied, outputs=None, likelihoods=None)
+
+
 def kept_digest(answers: Answers) -> str:
     """The digest of ids and probabilities; of another form, of all that is stored."""
     if not isinstance(answers, IntegerAnswers):

@@ -42,6 +42,8 @@ from qbench.judging import (
     Outcome,
     Repeats,
     State,
+    Stop,
+    StopRule,
     Verdict,
     accepted_on,
     approved,
@@ -208,12 +210,25 @@ class Bench:
             threads=self.suite.table.threads,
             comparator=comparator,
             rival=known.backends.get(planned.rules.rival) if planned.rules.rival else None,
-            keeps_answers=planned.rules.allowance.keeps_answers or (floor is not None and floor.is_noisy),
+            keeps_answers=planned.rules.allowance.keeps_answers
+            or planned.rules.stop is Stop.DECIDED
+            or (floor is not None and floor.is_noisy),
             repeats=planned.rules.repeats if floor is None else 1,
             repeat_threads=self.suite.table.repeat_threads,
+            stop=self._stop(planned, environment, floor),
             recalibrated=planned.recalibrated,
             timer=self._settings.timer,
         )
+
+    def _stop(self, planned: PlannedCell, environment: EnvironmentClass, floor: Repeats | None) -> StopRule | None:
+        """What ends this cell early; None where results are to be accepted, or the engine is known to be noisy."""
+        is_noisy = floor is not None and floor.is_noisy
+        if planned.rules.stop is Stop.ALL or self._settings.accepting is not None or is_noisy:
+            return None
+        baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
+        known = None if baseline is None else baseline.cells.get(planned.cell.slug)
+        floors = {} if known is None else known.floors
+        return StopRule(tolerance=planned.tolerance(environment), rules=planned.rules, floors=floors)
 
     def _floor(self, planned: PlannedCell, environment: EnvironmentClass) -> Repeats | None:
         """The noise of this cell that its baseline holds for ``environment``; None: its runs are to be compared now."""

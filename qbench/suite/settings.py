@@ -15,6 +15,7 @@ from qbench.judging import (
     DecisionRule,
     Limit,
     Rules,
+    Stop,
     Tolerance,
 )
 from qbench.storage import value_from_table
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 #     flips = 3                                                   # so many samples may answer otherwise than accepted
 #     probabilities = { absolute = 1e-3, relative = 0.01 }        # of the best classes; either limit suffices
 #     probabilities = { "integer-*" = { absolute = 0.0 } }
+#     stop = "decided"                                            # all or decided: when a cell ends
 #     repeats = 5                                                 # runs of a cell; 2 where the second answers alike
 #
 # Layers: default < suite < model < cell. In one table the first key that matches a cell wins; verdicts name it.
@@ -43,6 +45,7 @@ DecisionSetting = Mapping[str, DecisionRule] | DecisionRule | None
 FlipsSetting = Mapping[str, int] | int | None
 ProbabilitiesSetting = Mapping[str, Any] | None
 RepeatsSetting = Mapping[str, int] | int | None
+StopSetting = Mapping[str, Stop] | Stop | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,7 @@ class CellSettings:
     flips: FlipsSetting = None
     probabilities: ProbabilitiesSetting = None
     repeats: RepeatsSetting = None
+    stop: StopSetting = None
 
 
 def layers_of(owner: str, table: CellSettings) -> tuple[Layer[Any], ...]:
@@ -135,6 +139,7 @@ def layers_of(owner: str, table: CellSettings) -> tuple[Layer[Any], ...]:
         Layer(key="probabilities", owner=owner, values=limits),
         Layer(key="no_worse_than", owner=owner, values=rivals),
         Layer(key="repeats", owner=owner, values=repeats),
+        Layer(key="stop", owner=owner, values=by_pattern(table.stop)),
     )
 
 
@@ -168,6 +173,7 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
         rival_margin=Tolerance() if rival is None else Tolerance(rival.margin, rival_rule),
         repeats=repeats,
         repeats_rule=repeats_rule,
+        stop=won.get("stop", (Stop.ALL, "default"))[0],
     )
 
 

@@ -66,8 +66,8 @@ class ModelTable(CellSettings):
     """A ``[[model]]`` of a suite.
 
     ``tolerance`` is one number for the model, or numbers by backend, by schema or by a ``backend+schema`` pattern
-    (first match wins). ``equal_to``, ``close_to``, ``no_worse_than``, ``decision``, ``flips``, ``probabilities``
-    and ``repeats`` have the same form (see ``settings``). Its shares, ``backends`` and ``schemas`` replace the
+    (first match wins). ``equal_to``, ``close_to``, ``no_worse_than``, ``decision``, ``flips``, ``probabilities``,
+    ``repeats`` and ``stop`` have the same form (see ``settings``). Its shares, ``backends`` and ``schemas`` replace the
     suite's, ``limits`` those of the same metrics. ``samples`` is the number of scored samples, spread evenly over the
     data. A variant replaces ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and
     ``backends``. ``fp32`` names the float model that this one is a quantized form of, or is false if there is none.
@@ -150,7 +150,8 @@ class SuiteTable(CellSettings):
             not rewritten. fp32: whether each backend also runs the float model.
         equal_to, close_to: the criteria by which quantized cells are compared with another backend.
         no_worse_than: the backend whose loss on the same samples that of quantized cells may exceed by a margin.
-        decision, flips, probabilities: how loss and drift are decided. repeats: how many times a cell runs.
+        decision, flips, probabilities: how loss and drift are decided. repeats: how many times a cell runs. stop:
+            when it ends.
         equivalents: groups of processors, or of patterns of environment classes, whose results are comparable.
         reference: the backend whose fp32 run makes references and profiles.
         threads: of one engine. repeat_threads: of the engine in the second run of a cell, the third and so on, from

@@ -240,6 +240,8 @@ def _by_slug(kept: Mapping[tuple[str, str], Mapping[str, Answers]]) -> KeptAnswe
 
 def _unacceptable(baseline: Baseline, measurement: Measurement, rules: Rules) -> str:
     """Why this measurement may not be accepted; empty when it may."""
+    if measurement.stopped is not None:
+        return f"it {measurement.stopped.text}; a run with --qbench-accept runs all samples"
     if found := _damaged_answers(baseline, measurement):
         return found
     if found := _not_finite(measurement):

@@ -13,7 +13,7 @@ from qbench.tracking.record import AXES, CellRecord, MetricRecord, Run
 
 COMPARED_KEYS = (
     *(*AXES, "outcome", "excused", "environment_class", "metrics", "digests"),
-    *("changed", "changed_count", "kept"),
+    *("changed", "changed_count", "kept", "stopped"),
 )
 """What of a ``cell`` line a comparison is made of."""
 
@@ -315,6 +315,8 @@ def _incomparable(old: CellRecord, new: CellRecord, *, across: bool) -> str:
         return f"{_OTHER_CLASS}{old.environment_class} against {new.environment_class}"
     if old.digests_of("data") != new.digests_of("data"):
         return "other samples or labels"
+    if old.stopped != new.stopped:
+        return next(f"one of them {one.stopped.text}" for one in (new, old) if one.stopped is not None)
     return ""
 
 

@@ -20,6 +20,7 @@ from qbench.judging import (
     Outcome,
     Repeats,
     RewriteNote,
+    Stopped,
     Verdict,
     paired_interval,
 )
@@ -56,6 +57,7 @@ _OPTIONAL = (
     "calibrated",
     "idle_rules",
     "repeats",
+    "stopped",
     "unfetched",
     "excused",
     "tolerance",
@@ -237,6 +239,7 @@ class CellRecord(
     calibrated: dict[str, Any] | None = None
     idle_rules: tuple[str, ...] = ()
     repeats: Repeats | None = None
+    stopped: Stopped | None = None
     unfetched: bool = False
     excused: str = ""
     tolerance: float | None = None
@@ -303,8 +306,9 @@ class CellRecord(
         return self.outcome not in _GREEN and not self.excused
 
     def counted(self) -> Iterator[tuple[str, MetricRecord]]:
-        """Its metrics whose counts make sense, in order."""
-        return ((name, metric) for name, metric in self.metrics.items() if metric.is_countable)
+        """Its metrics whose counts make sense from run to run, in order; none of a cell that was stopped early."""
+        whole = self.metrics if self.stopped is None else {}
+        return ((name, metric) for name, metric in whole.items() if metric.is_countable)
 
     def digests_of(self, kind: str) -> dict[str, str]:
         """Data set → digest of one kind (``data``, ``predictions``, ``reference``), sorted by data set."""
@@ -373,7 +377,7 @@ class CellRecord(
 
 _MEASURED = (
     *("digests", "changed", "changed_count", "ties", "macs", "integer_macs", "weight_macs", "refusals", "seconds"),
-    *("executed_macs", "kept", "compared", "rewritten", "idle_rules", "constant_bytes", "repeats"),
+    *("executed_macs", "kept", "compared", "rewritten", "idle_rules", "constant_bytes", "repeats", "stopped"),
 )
 """What a measurement and its record have under one name."""
 

@@ -6,7 +6,7 @@ from statistics import NormalDist
 import pytest
 from msgspec import structs
 
-from qbench.judging import FP32, Compared, MetricNoise, Repeats, RewriteNote
+from qbench.judging import FP32, Compared, MetricNoise, Repeats, RewriteNote, Stopped
 from qbench.metrics import Clusters
 from qbench.reporting import columns
 from qbench.reporting.assembly import data_powers
@@ -112,6 +112,7 @@ WHOLE = structs.replace(
         differing={"data": 9},
         metrics={"top1": MetricNoise(hits=(774, 771), out_of=(1000, 1000), pairs=9)},
     ),
+    stopped=Stopped(samples={"data": 7}, of={"data": 9}),
     unfetched=True,
 )
 """A cell with a value for every field but ``excused``, which would make it green, and ``left_out``."""

@@ -1,0 +1,145 @@
+"""Whether the samples of a cell that were run decide its gates, so that the others need not be run.
+
+Two answers:
+
+    exactly     the gate has the same state if all samples that remain are gains, and if all are losses
+    by a test   an e-process of the change against its margin m reached 1/α, α = 1 %: for the decisions ci and strict
+
+The test bets on sources g, drawn in random order, with n_g samples and the sum s_g of changes in {−1, 0, 1}:
+
+    W⁺ = mean over λ of Π (1 + λ (s_g + m n_g))   of "the change is −m or less": large where it is not, PASS
+    W⁻ = mean over λ of Π (1 − λ (s_g + m n_g))   of "the change is −m or more": large where it is not, FAIL
+
+Under its hypothesis each is a nonnegative supermartingale that starts at 1, whatever λ within which no factor can be
+negative, so that it ever reaches 1/α with a probability of at most α (Ville): one may look at the samples at any time.
+Waudby-Smith and Ramdas, J R Stat Soc B 86:1 (2024), betting, with a mixture over λ in place of an adaptive choice;
+Howard, Ramdas, McAuliffe and Sekhon, Ann Stat 49:1055 (2021). A cell that is not decided early is judged by the
+usual test of all its samples at 5 %, so that at most 6 % of the verdicts at the margin are wrong.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from qbench.judging.loss import floor_gate, loss_gate
+from qbench.judging.measurement import Stopped
+from qbench.judging.rules import Rules, Tolerance
+from qbench.judging.statistics import DecisionRule, Evidence
+from qbench.judging.verdict import Gate, GateState
+from qbench.metrics import Against, Direction, Score
+
+EARLY = 0.01
+"""α of the test while samples are being run; the test at the end has 5 % of its own."""
+_BETS = tuple(0.95 * 2 ** (-k / 2) for k in range(14))
+"""λ as a share of the largest that no factor makes negative: 0.95 to 0.01."""
+_BY_EVIDENCE = {Evidence.PASS: GateState.HOLDS, Evidence.FAIL: GateState.BROKEN}
+
+
+class EarlyTest:
+    """The two e-processes of a change against ``margin``, a fraction.
+
+    ``largest``: the most samples that a source has, which is known before the first is run.
+    """
+
+    def __init__(self, margin: float, largest: int = 1) -> None:
+        self._margin = margin
+        self._up = [share / ((1 - margin) * largest) for share in _BETS]
+        self._down = [share / ((1 + margin) * largest) for share in _BETS]
+        self._wealth_up, self._wealth_down = [0.0] * len(_BETS), [0.0] * len(_BETS)
+
+    def add(self, sources: Iterable[tuple[int, int]]) -> None:
+        """Bet on each of ``sources``, (sum of changes, number of samples) in the order drawn."""
+        for change, size in sources:
+            seen = change + self._margin * size
+            for place in range(len(_BETS)):
+                self._wealth_up[place] += math.log1p(self._up[place] * seen)
+                self._wealth_down[place] += math.log1p(-self._down[place] * seen)
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the sources so far prove, whenever that is asked."""
+        if _mean(self._wealth_up) >= -math.log(EARLY):
+            return Evidence.PASS
+        return Evidence.FAIL if _mean(self._wealth_down) >= -math.log(EARLY) else Evidence.INCONCLUSIVE
+
+
+def _mean(logs: list[float]) -> float:
+    """The logarithm of the mean of numbers with these ``logs``."""
+    most = max(logs)
+    return most + math.log(sum(math.exp(one - most) for one in logs) / len(logs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """What is known of the samples that were not run, from the reference alone.
+
+    Args:
+        n: all samples, run or not. reference_hits: of all. losable, gainable: of those that remain, how many the
+            reference has right, and wrong.
+    """
+
+    n: int
+    reference_hits: int
+    losable: int
+    gainable: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRule:
+    """What decides the gates of a cell: its tolerance, its rules, and its accepted floors (metric → least hits)."""
+
+    tolerance: Tolerance
+    rules: Rules
+    floors: Mapping[str, int] = field(default_factory=dict)
+
+    def test(self, score: Score, remaining: Remaining, largest: int) -> EarlyTest | None:
+        """The test of the metric of ``score``; None where its gate is not decided by what samples prove."""
+        margin = self._margin(score, remaining)
+        tests = score.against is Against.LABELS and self.rules.decision.by is not DecisionRule.POINT
+        return EarlyTest(margin, largest) if tests and 0 < margin < 1 else None
+
+    def _margin(self, score: Score, remaining: Remaining) -> float:
+        whole = replace(score, n=remaining.n, out_of=remaining.n, reference_hits=remaining.reference_hits)
+        return float(self.tolerance.margin(whole)) / remaining.n
+
+    def decided(self, score: Score, remaining: Remaining) -> GateState | None:
+        """The state that the gate of ``score``, a share of the samples so far, has whatever the others are; or None."""
+        best, worst = self._ends(score, remaining)
+        if score.against is Against.LABELS:
+            if score.clusters is not None and self.rules.decision.by is not DecisionRule.POINT:
+                return None  # evidence depends on which sources the losses are in
+            states = {loss_gate(one, self.tolerance, self.rules.decision).state for one in (best, worst)}
+        else:
+            accepted = self.floors.get(score.metric)
+            states = {floor_gate(one, self.rules, accepted).state for one in (best, worst)}
+        return states.pop() if len(states) == 1 else None
+
+    def _ends(self, score: Score, remaining: Remaining) -> tuple[Score, Score]:
+        """``score`` of all samples if those that remain are all gains, and if they are all losses."""
+        whole = replace(
+            score, n=remaining.n, out_of=remaining.n, reference_hits=remaining.reference_hits, clusters=None
+        )
+        if score.against is Against.REFERENCE:
+            left = remaining.n - score.n
+            return replace(whole, hits=score.hits + left), replace(whole, losses=score.losses + left)
+        best = replace(whole, gains=score.gains + remaining.gainable)
+        worst = replace(whole, losses=score.losses + remaining.losable)
+        sign = 1 if score.direction is Direction.HIGHER else -1
+        return tuple(replace(one, hits=one.reference_hits + sign * (one.gains - one.losses)) for one in (best, worst))  # type: ignore[return-value]
+
+
+def stopped_gate(gate: Gate, score: Score, stopped: Stopped, tolerance: Tolerance) -> Gate:
+    """``gate`` of the samples that were run, in the state that was decided for all of them."""
+    state = GateState(stopped.decided[score.metric])
+    is_proven = score.metric in stopped.proven
+    how = "by a test that is valid at any time" if is_proven else "the others cannot change it"
+    limit = gate.limit
+    if limit is None and gate.kind == "loss":
+        worse = float(tolerance.margin(score)) / score.out_of
+        limit = score.reference_value + (-worse if score.direction is Direction.HIGHER else worse)
+    return replace(gate, state=state, limit=limit, detail=f"{stopped.text}, {how}; {gate.detail}")
+
+
+def early_state(evidence: Evidence) -> GateState | None:
+    """The state of a loss gate that ``evidence`` of the test decides; None: it goes on."""
+    return _BY_EVIDENCE.get(evidence)
