@@ -21,6 +21,7 @@ from qbench.judging import EnvironmentClass, recorded_class
 from qbench.metrics import (
     MILLION,
     PADDING,
+    UNNAMED_OUTPUT,
     AnswerFile,
     AnswerKind,
     AnswerRecord,
@@ -50,6 +51,14 @@ def recorded_answers(request: Request, reference: Mapping[str, Answers]) -> dict
             found=f"metrics on the data sets {', '.join(request.subject.data)}",
             expected="metrics on one data set, since a file answers one",
             remedy="Leave the metrics on other data (NAME@DATA) out for this model.",
+        )
+    model = request.subject.model.id
+    if file.header.model not in ("", model):
+        raise InputError(
+            file.doing,
+            found=f"answers of the model '{file.header.model}'",
+            expected=f"answers of '{model}'",
+            remedy="Name this backend in the table of its own model: backends = [...].",
         )
     ((name, dataset),) = request.subject.data.items()
     _require_revision(file, dataset)
@@ -123,10 +132,14 @@ def _require_ids(file: AnswerFile, dataset: Dataset, have: Mapping[str, object])
 
 @dataclass(slots=True)
 class _Replay(Closing):
-    """An executor that gives the recorded outputs of the samples that it was told of, once."""
+    """An executor that gives the recorded outputs of the samples that it was told of, once.
+
+    ``lone``: the name of an output that was recorded without one.
+    """
 
     file: AnswerFile
     task: str
+    lone: str
     _ids: Sequence[str] = field(default=())
 
     def note(self, ids: Sequence[str]) -> None:
@@ -147,7 +160,8 @@ class _Replay(Closing):
                 expected="a task that runs one graph once per batch, for raw outputs to take its place",
                 remedy="Record answers instead of raw outputs (docs/answers.md).",
             )
-        return self.file.outputs(ids)
+        found = self.file.outputs(ids)
+        return {self.lone: found[UNNAMED_OUTPUT]} if found.keys() == {UNNAMED_OUTPUT} else found
 
     def close(self) -> None:
         """Nothing is held."""
@@ -168,7 +182,9 @@ def _replayed(request: Request, file: AnswerFile, dataset: Dataset) -> Answers:
             expected="a task that runs one graph, for raw outputs to take its place",
             remedy="Record answers instead of raw outputs (docs/answers.md).",
         )
-    replay = _Replay(file, task.name)
+    (graph,) = (request.shared.graphs[name].graph for name in task.graphs)
+    lone = getattr(task, "output", None) or str(graph.outputs[0].name)
+    replay = _Replay(file, task.name, lone)
     samples = NotedSamples.of(request.shared.samples(dataset), replay.note)
     return task.answer({task.graphs[0]: replay}, samples)
 

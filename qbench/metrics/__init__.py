@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from qbench.metrics.agreement import Differences as Differences
     from qbench.metrics.agreement import count_differences as count_differences
     from qbench.metrics.agreement import unequal as unequal
+    from qbench.metrics.answer_files import UNNAMED_OUTPUT as UNNAMED_OUTPUT
     from qbench.metrics.answer_files import AnswerFile as AnswerFile
     from qbench.metrics.answer_files import AnswerRecord as AnswerRecord
     from qbench.metrics.answer_files import DataMark as DataMark

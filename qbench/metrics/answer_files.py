@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 FORMAT = "qbench-answers/1"
 HEADER_FILE = "header.json"
+UNNAMED_OUTPUT = ""
+"""The name of a lone output of a folder, whose files have none."""
 _LINE_BYTES = 64 << 20
 _SHOWN = 3
 """Samples that a message names; it counts the others."""
@@ -69,9 +71,15 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The facts of a whole file. ``lower``: metrics of its records that are better when lower."""
+    """The facts of a whole file.
+
+    Args:
+        model: the name of the model in suites. data: what was answered. provenance: by what.
+        lower: metrics of its records that are better when lower.
+    """
 
     format: str = FORMAT
+    model: str = ""
     data: DataMark = DataMark()
     provenance: Provenance = Provenance()
     lower: list[str] = []
@@ -197,7 +205,7 @@ class AnswerFile:
         return tuple(map(str, self.arrays["id"].tolist()))
 
     def outputs(self, ids: Sequence[str]) -> dict[str, Array]:
-        """Output → (len(ids), …), the raw outputs of these samples; a lone one of a folder has the name ``output``.
+        """Output → (len(ids), …), the raw outputs of these samples; a lone one of a folder is ``UNNAMED_OUTPUT``.
 
         Raises:
             InputError: an array cannot be read, or two samples have different outputs or shapes.
@@ -221,7 +229,7 @@ class AnswerFile:
         lone, several = (self.path / f"{identity}{ending}" for ending in (".npy", ".npz"))
         path = lone if lone.is_file() else several
         try:
-            return {"output": read_array(path, most=most)} if path == lone else read_archive(path, most=most)
+            return {UNNAMED_OUTPUT: read_array(path, most=most)} if path == lone else read_archive(path, most=most)
         except TooLargeError as error:
             raise too_large(f"{self.doing}, sample '{identity}'", "arrays", error.size, "tensor_bytes") from error
         except (ArchiveError, OSError) as error:

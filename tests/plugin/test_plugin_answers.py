@@ -1,6 +1,7 @@
 """Answers that were recorded elsewhere, in a suite: their cells, their environment class, accepting and drift."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -105,3 +106,21 @@ def test_answers_that_are_only_read_are_not_repeated(project, record):
     assert cell["outcome"] == "error"
     assert "repeats = 3 for answers that were recorded elsewhere" in cell["headline"]
     assert 'repeats = { "answers-pixel" = 1 }' in cell["remedy"]
+
+
+@pytest.mark.slow
+def test_reports_and_commands_that_read_a_run_take_them(project, record, capsys):
+    from qbench.cli.program import main
+
+    record()
+    project.accept()
+    capsys.readouterr()
+    project.run("--qbench-report=html")
+    assert "answers-pixel" in (project.path / "reports" / "index.html").read_text()
+    for words in (("compare", "latest", "latest"), ("export", "latest", "--format", "csv")):
+        capsys.readouterr()
+        assert main(words) in (0, 1), words
+    for words in (("doctor", "suites/scratch.qbench.toml"), ("list", "backends")):
+        result = project.pytester.run(sys.executable, "-m", "qbench", *words)
+        assert result.ret in (0, 1), result.stderr.str()
+    result.stdout.fnmatch_lines(["answers-pixel*recorded elsewhere*"])
