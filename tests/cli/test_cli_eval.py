@@ -22,6 +22,23 @@ def test_fp32_and_quantized_side_by_side(blobs_files, qbench):
     assert " pp" not in lines["agreement"]
 
 
+def test_samples_that_share_sources_widen_the_interval_and_say_so(blobs_files, qbench):
+    with np.load("test.npz") as file:
+        n = len(file["x"])
+        np.savez("grouped.npz", group=np.arange(n) // 20, **file)
+    command = ("eval", "net.onnx", "--schema", "w8a8_asym_pc", "--calib", "train.npz", "--data")
+    code, out, err = qbench(*command, "grouped.npz?sources=group")
+    assert code == 0, err
+    assert f"{n} samples from {n // 20} sources: the interval is that of the sources" in out
+    alone, grouped = (
+        json.loads(qbench(*command, data, "--json")[1])["quantized"]["scores"][0]
+        for data in ("test.npz", "grouped.npz?sources=group")
+    )
+    assert alone["clusters"] is None
+    assert grouped["clusters"]["sources"] == n // 20
+    assert (alone["losses"], alone["gains"], alone["hits"]) == (grouped["losses"], grouped["gains"], grouped["hits"])
+
+
 def test_fp32_alone_has_no_columns_of_quantization(blobs_files, qbench):
     code, out, _ = qbench("eval", "net.onnx", "--data", "test.npz")
     assert code == 0
