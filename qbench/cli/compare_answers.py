@@ -35,7 +35,7 @@ from qbench.metrics import (
     score,
     streams_of,
 )
-from qbench.number_text import change_text, counted, value_text
+from qbench.number_text import change_text, counted, distance_text, value_text
 
 if TYPE_CHECKING:
     from qbench.metrics import AnswerRecord
@@ -364,7 +364,9 @@ def _print_notes(found: Compared, margin: float | None) -> None:
     if TOKEN_KL.name in names and TOKEN_KL_MOST.name not in names:
         put("token_kl is a lower bound; without 'floor' nothing bounds what lies outside the stored tokens")
     for one, shown in zip(found.scores, found.evidence, strict=True):
-        if margin is not None and shown is not None:
+        if margin is None and shown is not None and one.against is Against.LABELS:
+            put(f"{one.metric}: these samples detect a change of {distance_text(shown.detectable, one.unit)}")
+        elif margin is not None and shown is not None:
             unit = "pp" if one.unit == "%" else one.unit
             size = f"{100 * margin if one.unit == '%' else margin:g} {unit}".rstrip()
             put(f"{one.metric}, margin {size}: {shown.text(one)}")
