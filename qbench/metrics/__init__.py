@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     from qbench.metrics.answers import rows_of as rows_of
     from qbench.metrics.answers import text_of as text_of
     from qbench.metrics.answers import unpacked_answers as unpacked_answers
+    from qbench.metrics.box_matching import Boxes as Boxes
+    from qbench.metrics.boxes import BoxAnswers as BoxAnswers
+    from qbench.metrics.boxes import Ratio as Ratio
+    from qbench.metrics.boxes import average_precision as average_precision
+    from qbench.metrics.boxes import box_labels as box_labels
+    from qbench.metrics.boxes import ratio_of_boxes as ratio_of_boxes
     from qbench.metrics.clusters import student_quantile as student_quantile
     from qbench.metrics.distances import MOST_DB as MOST_DB
     from qbench.metrics.masks import IGNORED as IGNORED

@@ -155,7 +155,7 @@ def _resampled(  # noqa: PLR0917 - the metric's name and classes, and what each 
     labels: ArrayLabels,
     reference: Answers,
     sources: npt.NDArray[np.intp] | None = None,
-) -> tuple[float, float]:
+) -> tuple[float, float] | None:
     sums = [
         (pixels.both[:, chosen].astype(np.float64), pixels.either[:, chosen].astype(np.float64))
         for pixels in (_pixels(name, answers, labels), _pixels(name, reference, labels))

@@ -6,6 +6,7 @@ top-1 counts 1 of 1 for a right answer; a phoneme error rate counts the edits of
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from qbench.metrics.answers import Answers
 from qbench.metrics.clusters import clustered, resampled, source_numbers, widened
-from qbench.metrics.resampling import by_source, change_interval, with_unmet
+from qbench.metrics.resampling import RESAMPLES, by_source, change_interval, weighted_interval, with_unmet
 from qbench.metrics.scores import Against, Clusters, Direction, Score
 
 Labels = tuple[tuple[int, ...], ...]
@@ -38,11 +39,15 @@ class Counts:
         hits, out_of: (n,) int64 each, of every sample.
         total: hits and out_of of all samples together, where these are not the sums of the two; losses and gains then
             compare ``hits``, which are what each sample counts alone.
+        weighted: of such a value, (b, n) float64 how often each sample counts → (b,) values, NaN where there is nothing
+            to count; the change is resampled with it, ``resamples`` times. None: ``hits`` are resampled.
     """
 
     hits: npt.NDArray[np.int64]
     out_of: npt.NDArray[np.int64]
     total: tuple[int, int] | None = None
+    weighted: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]] | None = None
+    resamples: int = RESAMPLES
 
     @property
     def sums(self) -> tuple[int, int]:
@@ -146,6 +151,8 @@ def score(
     numbers = source_numbers(sources, len(answers))
     recompute = metric.resampled
     own = None if recompute is None else lambda: recompute(answers, labels or (), reference, numbers)
+    if now.weighted is not None and before.weighted is not None:
+        own = partial(_reweighted, now, before, numbers)
     rows = np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1)
     change = (hits - reference_hits) / out_of
     interval = _interval(metric, rows, own, numbers, change)
@@ -165,6 +172,14 @@ def score(
         interval=interval,
         clusters=None if numbers is None else _clusters(metric, rows, numbers, interval, change),
     )
+
+
+def _reweighted(now: Counts, before: Counts, sources: npt.NDArray[np.intp] | None) -> tuple[float, float] | None:
+    value, value_before = now.weighted, before.weighted
+    assert value is not None
+    assert value_before is not None
+    draws = min(now.resamples, before.resamples)
+    return weighted_interval(lambda w: value(w) - value_before(w), len(now.hits), sources, resamples=draws)
 
 
 def _clusters(

@@ -47,6 +47,24 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "spearman": "regression",
         "psnr": "restoration",
         "ssim": "restoration",
+        **dict.fromkeys(
+            (
+                "box_map",
+                "box_map50",
+                "box_map75",
+                "box_map_small",
+                "box_map_medium",
+                "box_map_large",
+                "box_precision",
+                "box_recall",
+                "box_f1",
+                "box_precision_75",
+                "box_recall_75",
+                "box_f1_75",
+                "hmean",
+            ),
+            "boxes",
+        ),
     }
 )
 """Metric → the module that has it, in capitals: ``top1`` is ``ranking.TOP1``. The module is loaded with the metric."""
@@ -66,6 +84,9 @@ _ALSO_CALLED: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("relative_error", "mre"), "mape"),
         **dict.fromkeys(("mse", "l2_error"), "rmse"),
         "rho": "spearman",
+        **dict.fromkeys(("coco_map", "map50_95", "map_50_95", "bbox_map"), "box_map"),
+        **dict.fromkeys(("map50", "map_50", "coco_map50"), "box_map50"),
+        **dict.fromkeys(("map75", "map_75", "coco_map75"), "box_map75"),
     }
 )
 """Names that other tools have for the same, or for what answers the same question → ours."""

@@ -132,7 +132,7 @@ def _count_squared(answers: Answers, labels: ArrayLabels, _reference: Answers | 
 
 def _resampled_root(
     answers: Answers, labels: ArrayLabels, reference: Answers, sources: npt.NDArray[np.intp] | None = None
-) -> tuple[float, float]:
+) -> tuple[float, float] | None:
     now, before = (_squares(each, labels)[0] for each in (answers, reference))
 
     def change(weights: Wide) -> Wide:
@@ -277,7 +277,7 @@ def _count_ordered(answers: Answers, labels: ArrayLabels, _reference: Answers | 
 
 def _resampled_order(
     answers: Answers, labels: ArrayLabels, reference: Answers, sources: npt.NDArray[np.intp] | None = None
-) -> tuple[float, float]:
+) -> tuple[float, float] | None:
     (now, right), (before, _) = (_gradings(each, labels) for each in (answers, reference))
     ours, theirs, graded = _Ranks(now), _Ranks(before), _Ranks(right)
 

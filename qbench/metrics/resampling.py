@@ -100,22 +100,31 @@ def _drawn_sources(
 
 
 def weighted_interval(
-    change: Callable[[Wide], Wide], count: int, sources: npt.NDArray[np.intp] | None = None
-) -> tuple[float, float]:
-    """The 5 % and the 95 % point of ``change(weights)``, for values of all samples together that sums give.
+    change: Callable[[Wide], Wide],
+    count: int,
+    sources: npt.NDArray[np.intp] | None = None,
+    *,
+    resamples: int = RESAMPLES,
+) -> tuple[float, float] | None:
+    """The 5 % and the 95 % point of ``change(weights)``, for values of all samples together that weights give.
 
     Args:
-        change: (b, count) float64, how often each sample was drawn → (b,) changes.
-        count: samples. sources: (count,) the number of each one's source, drawn whole; None: each has its own.
+        change: (b, count) float64, how often each sample was drawn → (b,) changes; NaN where there is nothing to count.
+        count: samples. sources: (count,) the number of each one's source, which are drawn whole; None: each has its
+            own. resamples: fewer where a change takes long.
+
+    Returns:
+        None where a resample has nothing to count.
     """
     rng = np.random.Generator(np.random.PCG64(_SEED))
     drawn = count if sources is None else int(sources.max()) + 1
     block = max(1, _BLOCK // count)
     found = []
-    for start in range(0, RESAMPLES, block):
-        times = rng.multinomial(drawn, np.full(drawn, 1 / drawn), size=min(block, RESAMPLES - start))
+    for start in range(0, resamples, block):
+        times = rng.multinomial(drawn, np.full(drawn, 1 / drawn), size=min(block, resamples - start))
         found.append(change((times if sources is None else times[:, sources]).astype(np.float64)))
-    return _ends(np.concatenate(found))
+    changes = np.concatenate(found)
+    return None if np.isnan(changes).any() else _ends(changes)
 
 
 def with_unmet(interval: tuple[float, float], rows: npt.NDArray[np.int64]) -> tuple[float, float]:

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from qbench.subjects.catalogue import get_model as get_model
     from qbench.subjects.catalogue import model_catalogue as model_catalogue
     from qbench.subjects.catalogue import needed_packages as needed_packages
+    from qbench.subjects.detection import FRAME as FRAME
+    from qbench.subjects.detection import Corners as Corners
+    from qbench.subjects.detection import Detection as Detection
+    from qbench.subjects.detection import Fit as Fit
+    from qbench.subjects.detection import FramedPicture as FramedPicture
+    from qbench.subjects.detection import restored_boxes as restored_boxes
+    from qbench.subjects.detection import unframed as unframed
     from qbench.subjects.digits import digits_arrays as digits_arrays
     from qbench.subjects.model_files import data_notes as data_notes
     from qbench.subjects.model_files import model_from_file as model_from_file

@@ -15,9 +15,10 @@ from qbench.extension import known_extensions
 from qbench.graph import load_model, operator_catalogue, with_operators
 from qbench.subjects.catalogue import model_catalogue
 from qbench.subjects.clusters import pieces_note
+from qbench.subjects.detection import Detection, FramedPicture
 from qbench.subjects.pictures import Picture
 from qbench.subjects.sources import ReadyArray
-from qbench.subjects.subject import Array, Dataset, Preprocess, Task, ZooModel
+from qbench.subjects.subject import BATCH, Array, Dataset, Preprocess, Task, ZooModel
 from qbench.subjects.tasks import Classification, WholeOutput
 from qbench.subjects.value_tasks import Regression, Restoration, Segmentation
 
@@ -75,12 +76,14 @@ def model_from_file(
         id=name or re.sub(r"[^a-z0-9_.-]", "-", Path(path).stem.lower()) or "model",
         graphs={"model": lambda: graph},
         preprocess=_fitted(graph, preprocess or ReadyArray(), data),
-        task=_usual_task(graph, output, str(path), data) if task is None else task,
+        task=_usual_task(graph, output, str(path), preprocess, data) if task is None else task,
         origin=str(path),
     )
 
 
-def _usual_task(graph: ir.Model, output: str | None, path: str, data: Dataset | None) -> Task:
+def _usual_task(
+    graph: ir.Model, output: str | None, path: str, preprocess: Preprocess | None, data: Dataset | None
+) -> Task:
     outputs = {value.name: value for value in graph.graph.outputs}
     if output is not None and output not in outputs:
         raise InputError(
@@ -89,6 +92,8 @@ def _usual_task(graph: ir.Model, output: str | None, path: str, data: Dataset | 
             expected=f"one of: {', '.join(map(str, outputs))}",
             remedy="Name an output that the graph has.",
         )
+    if isinstance(preprocess, FramedPicture):
+        return _detection(graph, output, path)
     labelled = None if data is None else _task_of_labels(data, output)
     if labelled is not None:
         return labelled
@@ -105,6 +110,36 @@ def _task_of_labels(data: Dataset, output: str | None) -> Task | None:
     if first.dtype.kind == "u":
         return Segmentation(output=output) if first.ndim == 2 else Restoration(output=output)
     return Regression(output=output) if first.ndim <= 1 else None
+
+
+def _detection(graph: ir.Model, output: str | None, path: str) -> Detection:
+    """The task of a detector whose outputs are named after what they hold, or that has one output (n, m, 6).
+
+    Raises:
+        InputError: no output is named so.
+    """
+    outputs = {str(value.name): value for value in graph.graph.outputs}
+    rank = {name: None if value.shape is None else len(value.shape) for name, value in outputs.items()}
+    inputs = [value for value in graph.graph.inputs if value.name not in graph.graph.initializers]
+    is_lone = bool(inputs and inputs[0].shape and inputs[0].shape[0] == 1)
+
+    def named(*words: str) -> str | None:
+        return next((name for name in outputs if any(word in name.lower() for word in words)), None)
+
+    boxes, scores, classes = output or named("box"), named("score", "conf"), named("class", "label")
+    if None not in (boxes, scores, classes) and len({boxes, scores, classes}) == 3:
+        batch = 1 if is_lone or rank[str(boxes)] == 2 else BATCH
+        return Detection(boxes=str(boxes), scores=scores, classes=classes, batch=batch)
+    lone = output or (next(iter(outputs)) if len(outputs) == 1 else None)
+    last = outputs[lone].shape[-1] if lone is not None and outputs[lone].shape is not None else None  # type: ignore[index]
+    if lone is not None and last in (6, None):
+        return Detection(boxes=lone, batch=1 if is_lone or rank[lone] == 2 else BATCH)
+    raise InputError(
+        f"Reading boxes from the outputs of '{path}'",
+        found=f"the outputs {', '.join(outputs)}",
+        expected="outputs called boxes, scores and classes, or one (n, boxes, 6), after non-maximum suppression",
+        remedy="Export the model with its suppression, or give it a task: model_from_file(path, task=Detection(...)).",
+    )
 
 
 def read_graph(model: str) -> ir.Model:
@@ -211,6 +246,8 @@ def _first_feeds(preprocess: Any, data: Dataset) -> dict[str, Array]:  # noqa: A
     """What a batch of one sample feeds; nothing where only the task knows that."""
     if isinstance(preprocess, ReadyArray) and data.kind == "array":
         return {name: feed[None] for name, feed in preprocess.prepare(data.load(0)).items()}
+    if isinstance(preprocess, FramedPicture) and data.kind == "picture":
+        return preprocess.finish({preprocess.input: np.zeros((1, preprocess.height, preprocess.width, 3), np.uint8)})
     if isinstance(preprocess, Picture) and data.kind == "picture":
         side = preprocess.crop
         return preprocess.finish({preprocess.input: np.zeros((1, side, side, 3), np.uint8)})
@@ -246,6 +283,8 @@ def _sizes(shape: Sequence[object]) -> str:
 
 
 def _size_remedy(sizes: Sequence[int | None], feed: Array, preprocess: Any) -> str:  # noqa: ANN401
+    if isinstance(preprocess, FramedPicture) and len(sizes) == 3 and sizes[1] == sizes[2] and sizes[1]:
+        return f"Add ?resize={sizes[1]} to the path."
     if isinstance(preprocess, Picture) and len(sizes) == 3:
         is_last = sizes[0] != 3 and sizes[2] == 3
         height, width = sizes[:2] if is_last else sizes[1:]

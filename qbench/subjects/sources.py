@@ -1,6 +1,7 @@
 """Data sets by a line of text: a name, a folder, a file of arrays, or a file that lists samples.
 
 imagenet_photos                                   a name of qbench or of an extension
+PATH?labels=instances.json&resize=640             a folder of pictures with the boxes of a COCO file
 PATH?resize=256&crop=224&mean=0.485,0.456,0.406   a folder of pictures; settings that are absent are torchvision's
 PATH                                              a folder of .npz files, one per sample
 PATH.npz                                          ready feeds by input (or a lone ``x``), and classes ``y``
@@ -38,6 +39,7 @@ from qbench.storage import (
 )
 from qbench.subjects.catalogue import dataset_catalogue
 from qbench.subjects.clusters import FOLDER, folder_of, is_table, named, sources_in_table
+from qbench.subjects.detection import Fit, FramedPicture, read_coco
 from qbench.subjects.label_files import labels_from_files
 from qbench.subjects.pictures import Interpolation, Layout, Picture, Pixels, decode_picture
 from qbench.subjects.subject import Array, ClassNames, Dataset, Preprocess
@@ -583,7 +585,10 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
     listed = _listed_classes(Path(settings.pop("classes")), text) if "classes" in settings else None
     sources = settings.pop("sources", "")
     column = "" if is_table(sources) else sources
-    if path.suffix == ".npz" and not is_folder:
+    has_boxes = Path(settings.get("labels", "")).suffix == ".json"
+    if has_boxes:
+        found = _labelled_boxes(path, Path(settings.pop("labels")), listed, column)
+    elif path.suffix == ".npz" and not is_folder:
         found = arrays_from_npz(path, column)
     elif path.suffix == ".jsonl" and not is_folder:
         found = _read_lines(path, listed, column)
@@ -592,8 +597,12 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
     if is_table(sources):
         found = found.with_sources(sources_in_table(Path(sources), found.sample_ids))
     files = settings.pop("labels", "")
-    picture = _picture(settings, text) if found.kind == "picture" else None
+    picture = _preprocessing(settings, text, is_framed=has_boxes) if found.kind == "picture" else None
     if files:
+        if isinstance(picture, FramedPicture):
+            found_text = f"labels={files} with fit="
+            remedy = "Give a .json file of COCO's form, or leave fit= out."
+            raise InputError(f"Reading the settings in '{text}'", found=found_text, expected="boxes", remedy=remedy)
         found = replace(found, labels=labels_from_files(Path(files), found.sample_ids, picture), classes=None)
     if picture is not None:
         return found, picture
@@ -618,6 +627,41 @@ def _refuse_name(text: str, path: Path, names: Sequence[str]) -> NoReturn:
     )
 
 
+def _labelled_boxes(folder: Path, labels: Path, listed: Sequence[str] | None, sources: str) -> Dataset:
+    """The pictures in ``folder`` that the COCO file ``labels`` lists.
+
+    Raises:
+        InputError: as ``read_coco`` does, or no such folder.
+    """
+    doing = f"Reading the folder '{folder}'"
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "nothing at that path"
+        raise InputError(doing, found=found, expected="a folder of pictures", remedy="Check the path.")
+    coco = read_coco(labels, folder, listed)
+    data = _pictures(
+        f"{_FOLDER}{folder.name}", folder, [folder / name for name in coco.names], (coco.labels, None), doing
+    )
+    return data.with_sources([folder_of(one, data.id, levels=0) for one in data.sample_ids]) if sources else data
+
+
+def _preprocessing(settings: dict[str, Any], text: str, *, is_framed: bool) -> Picture | FramedPicture:
+    return _framed(settings, text) if is_framed or "fit" in settings else _picture(settings, text)
+
+
+def _framed(settings: dict[str, Any], text: str) -> FramedPicture:
+    """How a detector takes pictures: ``resize`` is the side of its frame."""
+    side = settings.pop("resize", FramedPicture().width)
+    try:
+        return FramedPicture(width=side, height=side, **settings)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"Reading the settings in '{text}'",
+            found="crop for a detector" if "crop" in settings else str(error),
+            expected="settings of a detector, such as resize=640&fit=letterbox",
+            remedy="Correct them.",
+        ) from error
+
+
 def _triple(text: str) -> tuple[float, float, float]:
     values = [float(part) for part in text.split(",")]
     if len(values) not in (1, 3):
@@ -636,7 +680,8 @@ _SETTINGS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "layout": (Layout, f"one of: {', '.join(choice.value for choice in Layout)}"),
     "input": (str, "the name of the graph's input"),
     "classes": (str, "a file with a class in each line"),
-    "labels": (named, "a folder of masks, or a .csv file"),
+    "labels": (named, "a folder of masks, a .csv file, or a .json file of COCO's form"),
+    "fit": (Fit, f"one of: {', '.join(choice.value for choice in Fit)}"),
     "sources": (named, "folder, the name of a column, or a .csv file"),
 }
 

@@ -432,6 +432,14 @@ class Samples:
         values |= {"ids": tuple(self.ids[row] for row in rows), "labels": labels}
         return _PickedSamples(**values, rows=tuple(rows), split=split)
 
+    def noted(self, name: str) -> Array | None:
+        """What ``prepare`` gave of every sample under ``name``, beside its feeds: (n, …); None: nothing."""
+        layout = json.loads((self.folder / "layout.json").read_text())
+        if name not in layout:
+            return None
+        path = self.folder / f"{sorted(layout).index(name)}.raw"
+        return _read(path, np.dtype(layout[name]["dtype"]), tuple(layout[name]["shape"]), 0, len(self))
+
     def _refuse_non_finite(self, feeds: dict[str, Array], start: int) -> None:
         for name, feed in feeds.items():
             if feed.dtype.kind != "f" or np.isfinite(feed).all():

