@@ -21,7 +21,7 @@ class Boxes:
 
     Args:
         pictures, classes: (d,) int64. corners: (d, 4 or 8) float64, pixels. areas: (d,) float64, square pixels.
-        ignored: (d,) bool, a label that is a region rather than one box (COCO's crowd, text that nobody can read): an
+        ignored: (d,) bool, a label that is a region rather than one box (COCO's crowd, text that is not legible): an
             answer inside it is neither right nor wrong. scores: (d,) int32 millionths of answers; None: labels.
     """
 

@@ -303,7 +303,7 @@ BOX_MAP_LARGE = average_precision(
 #     precision = right / answered      recall = right / labels      F1 = hmean = 2 · right / (answered + labels)
 #
 # hmean is the harmonic mean by which text detection is ranked: Karatzas et al., "ICDAR 2015 competition on robust
-# reading" (2015), one answer for one label at an overlap of 0.5; text that nobody can read is ignored there, and
+# reading" (2015), one answer for one label at an overlap of 0.5; text that is not legible is ignored there, and
 # answers inside it count as nothing. Boxes are matched by score here, in ICDAR by place: at 0.5 no answer can overlap
 # two labels that do not overlap themselves.
 

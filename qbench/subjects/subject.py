@@ -433,7 +433,7 @@ class Samples:
         return _PickedSamples(**values, rows=tuple(rows), split=split)
 
     def noted(self, name: str) -> Array | None:
-        """What ``prepare`` gave of every sample under ``name``, beside its feeds: (n, …); None: nothing."""
+        """What ``prepare`` gave of every sample under ``name``, in addition to its feeds: (n, …); None: nothing."""
         layout = json.loads((self.folder / "layout.json").read_text())
         if name not in layout:
             return None
