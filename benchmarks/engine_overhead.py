@@ -3,11 +3,12 @@
     python benchmarks/engine_overhead.py                     every engine that is installed
     python benchmarks/engine_overhead.py openvino ep-cpu     some
 
-"raw" is the engine's own API with the same settings; for PyTorch, which has no API for such a graph, its operators
-alone. "backend" runs in this process where the engine does; "cell" runs as a cell does, in the process of the engine.
-Each round runs every form over the same pictures, in turn. A ratio is that of one round; the median over rounds is
-printed with its quartiles. Processor time is that of this process and of the engine's. Memory is what both processes
-keep more for one more session, measured in a process of its own for each form.
+The task of the network answers the same pictures in each form, with samples read and answers decoded as in a cell:
+"none" runs no engine; "raw" is the engine's own API with the same settings (for PyTorch, which has no API for such a
+graph, its operators alone); "backend" is the backend in this process; "cell" is the backend as a cell runs it, in the
+process of the engine. What a form adds is (form - raw) / (raw - none) in one round; the median over rounds is printed
+with its quartiles. Processor time is that of this process and of the engine's. Memory is what both processes keep more
+for one more session, measured in a process of its own for each form.
 """
 
 import argparse
@@ -15,8 +16,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +27,30 @@ import onnx_ir as ir
 
 from qbench import get_backend
 from qbench.backends import Backend, isolated, load_provider
-from qbench.evaluation import build_subject, subject_artifacts
+from qbench.evaluation import SubjectArtifacts, build_subject, subject_artifacts
+from qbench.evaluation.artifacts import answered
 from qbench.graph import constant_bytes, model_bytes
 from qbench.quantization import get_schema
 
 ENGINES = ("openvino", "litert-xnnpack", "litert-builtin", "torch-fbgemm", "torch-onednn", "ep-cpu", "tvm")
-FORMS = ("raw", "backend", "cell")
-SCHEMA, BATCHES, ROUNDS = "w8a8_asym_pc", 6, 16
+FORMS = ("none", "raw", "backend", "cell")
+SCHEMA, PICTURES, ROUNDS = "w8a8_asym_pc", 225, 9
+SLOW = {"tvm": (16, 2)}
+"""Engine → its pictures and rounds, where all of them would take minutes."""
 PROVIDER = Path(__file__).parents[1] / "suites" / "engines" / "cpu.toml"
 
-Run = Callable[[np.ndarray[Any, Any]], object]
+Run = Callable[[np.ndarray[Any, Any]], Any]
+
+
+class Raw:
+    """An executor of the engine's own function."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """One batch."""
+        return {"logits": self._run(feeds["x"])}
 
 
 def backend_of(name: str) -> Backend:
@@ -136,13 +152,15 @@ def raw(name: str, model: ir.Model, x: np.ndarray[Any, Any]) -> Run:
     return {"openvino": raw_openvino, "ep-cpu": raw_onnxruntime, "tvm": raw_tvm}[name](model)
 
 
-def form_of(form: str, name: str, model: ir.Model, x: np.ndarray[Any, Any], stack: ExitStack) -> Run:
-    """``model`` on the engine of ``name`` in one of ``FORMS``."""
+def form_of(form: str, name: str, model: ir.Model, x: np.ndarray[Any, Any], stack: ExitStack) -> Any:  # noqa: ANN401
+    """An executor of ``model`` on the engine of ``name`` in one of ``FORMS``."""
+    if form == "none":
+        nothing = np.zeros((len(x), 1000), np.float32)
+        return Raw(lambda fed: nothing[: len(fed)])
     if form == "raw":
-        return raw(name, model, x)
+        return Raw(raw(name, model, x))
     backend = backend_of(name)
-    executor = stack.enter_context((isolated(backend) if form == "cell" else backend).prepare(model))
-    return lambda x: executor.run({"x": x})
+    return stack.enter_context((isolated(backend) if form == "cell" else backend).prepare(model))
 
 
 def children() -> Iterator[int]:
@@ -167,48 +185,50 @@ def megabytes() -> float:
     return found / 1024
 
 
-def timed(run: Run, batches: list[np.ndarray[Any, Any]]) -> tuple[float, float]:
-    """Processor and wall clock seconds for each batch."""
-    busy, wall = processor_seconds(), time.perf_counter()
-    for x in batches:
-        run(x)
-    return (processor_seconds() - busy) / len(batches), (time.perf_counter() - wall) / len(batches)
-
-
-def quantized() -> tuple[ir.Model, list[np.ndarray[Any, Any]], float]:
-    """The graph, batches that no cache holds together, and the megabytes of its constants."""
+def quantized(pictures: int = PICTURES) -> tuple[SubjectArtifacts, ir.Model]:
+    """The network with a few pictures, and its quantized graph."""
     subject = build_subject("mobilenet_v2", "labelled_photos", "calibration_crops", [], 135)
-    shared = subject_artifacts(subject, get_backend("ort-cpu"))
-    (model,) = shared.quantized(get_schema(SCHEMA), get_backend("ort-cpu").capabilities).models.values()
     (data,) = subject.data.values()
-    stream = shared.samples(data).batches()
-    batches = [next(stream)["x"] for _ in range(BATCHES)]
-    return model, batches, constant_bytes(model) / 2**20
+    shared = subject_artifacts(replace(subject, data={data.id: data.take(pictures)}), get_backend("ort-cpu"))
+    (model,) = shared.quantized(get_schema(SCHEMA), get_backend("ort-cpu").capabilities).models.values()
+    return shared, model
+
+
+def timed(shared: SubjectArtifacts, executor: Any) -> tuple[float, float]:  # noqa: ANN401
+    """Processor and wall clock seconds for each batch of 8."""
+    (data,) = shared.subject.data.values()
+    (graph,) = shared.subject.model.graphs
+    samples = shared.samples(data)
+    busy, wall = processor_seconds(), time.perf_counter()
+    answered(shared.subject.model.task, {graph: executor}, samples)
+    batches = len(samples) / 8
+    return (processor_seconds() - busy) / batches, (time.perf_counter() - wall) / batches
 
 
 def overhead(name: str) -> str:
     """The row of ``name``."""
-    model, batches, _ = quantized()
+    pictures, rounds = SLOW.get(name, (PICTURES, ROUNDS))
+    shared, model = quantized(pictures)
+    (data,) = shared.subject.data.values()
+    x = next(shared.samples(data).batches(8))["x"]
     with ExitStack() as stack:
         # as a cell runs it, where that is another form than the backend's own
         forms = [one for one in FORMS if one != "cell" or isolated(backend_of(name)) is not backend_of(name)]
-        runs = {form: form_of(form, name, model, batches[0], stack) for form in forms}
-        for run in runs.values():
-            timed(run, batches[:2])
-        rounds = 3 if name == "tvm" else ROUNDS
-        fed = batches[:2] if name == "tvm" else batches
-        taken = [{form: timed(run, fed) for form, run in runs.items()} for _ in range(rounds)]
-    base = np.median([one["raw"][0] for one in taken]) * 1e3
+        executors = {form: form_of(form, name, model, x, stack) for form in forms}
+        for one in executors.values():
+            timed(shared, one)
+        taken = [{form: timed(shared, one) for form, one in executors.items()} for _ in range(rounds)]
+    base = np.median([one["raw"][0] - one["none"][0] for one in taken]) * 1e3
     cells = [f"`{name}`", f"{base:.1f}"]
-    for form in FORMS[1:]:
-        if form not in runs:
-            cells += ["–", "–"]
-            continue
+    for form in FORMS[2:]:
         for clock in (0, 1):
-            low, middle, high = np.percentile([one[form][clock] / one["raw"][clock] for one in taken], [25, 50, 75])
-            cells.append(f"{100 * (middle - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f})")
-    for form in FORMS:
-        cells.append(_memory(name, form) if form in runs else "–")
+            if form not in executors:
+                cells.append("–")
+                continue
+            added = [(one[form][clock] - one["raw"][clock]) / (one["raw"][clock] - one["none"][clock]) for one in taken]
+            low, middle, high = np.percentile(added, [25, 50, 75])
+            cells.append(f"{100 * middle:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f})")
+    cells += [_memory(name, form) if form in executors else "–" for form in FORMS[1:]]
     return f"| {' | '.join(cells)} |"
 
 
@@ -220,14 +240,16 @@ def _memory(name: str, form: str) -> str:
 
 
 def memory(name: str, form: str) -> None:
-    """Print the megabytes that ``form`` of ``name`` keeps for the model: those of a second one."""
-    model, batches, _ = quantized()
+    """Print the megabytes that ``form`` of ``name`` keeps for the model: those of a second session."""
+    shared, model = quantized(16)
+    (data,) = shared.subject.data.values()
+    x = next(shared.samples(data).batches(8))["x"]
     with ExitStack() as stack:
-        first = form_of(form, name, model, batches[0], stack)  # with what the engine itself keeps once
-        first(batches[0])
+        first = form_of(form, name, model, x, stack)
+        timed(shared, first)  # with what the engine itself keeps once
         before = megabytes()
-        second = form_of(form, name, model, batches[0], stack)
-        second(batches[0])
+        second = form_of(form, name, model, x, stack)
+        timed(shared, second)
         print(f"{megabytes() - before:.0f}")
 
 
@@ -241,12 +263,9 @@ def main() -> None:
     if given.memory:
         memory(given.engines[0], given.memory)
         return
-    print(f"constants of the model: {quantized()[2]:.1f} MB")
-    print(
-        "| engine | raw, ms per batch | backend: processor | wall clock | cell: processor | wall clock | MB of one",
-        end="",
-    )
-    print(" more session: raw | backend | cell |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
+    print(f"constants of the model: {constant_bytes(quantized()[1]) / 2**20:.1f} MB")
+    print("| engine | ms of a batch | backend: processor | wall clock | cell: processor | wall clock | MB, raw", end="")
+    print(" | MB, backend | MB, cell |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
     for name in given.engines:
         print(overhead(name), flush=True)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -94,7 +94,10 @@ class EngineWorker:
         child = self._started()
         try:
             message = {**question, "factor": current_factor()}
-            return child.ask(message, arrays, seconds=seconds, since=child.printed_bytes)
+            since = child.printed_bytes
+            answer, results = child.ask(message, arrays, seconds=seconds, since=since)
+            while "running" in answer:  # another batch of ``apply`` has begun
+                answer, results = child.receive(seconds, since=since)
         except ChildError as error:
             self.close()
             silent = f"no answer in {seconds:.3g} s, and its process was killed"
@@ -120,6 +123,7 @@ class EngineWorker:
         except BaseException:  # an interrupt, which has ended the process
             self.close()
             raise
+        return answer, results
 
     def _started(self) -> Child:
         if self._child is not None:
@@ -192,6 +196,26 @@ def contained(backend: Backend, timeout: Timeout = no_timeout) -> Backend:
 def isolated(backend: Backend) -> Backend:
     """``backend`` as a cell runs it: in the worker where its engine may crash, else itself."""
     return contained(backend, lambda: backend.hang_s) if isinstance(backend, MayCrash) else backend
+
+
+T = TypeVar("T")
+
+
+def run_where_prepared(work: Callable[[Mapping[str, Executor]], T], executors: Mapping[str, Executor]) -> T:
+    """``work(executors)``: in the worker as a whole where all of them are sessions there, so that no batch is sent.
+
+    In this process, batch by batch, where ``work`` or its result cannot be sent.
+
+    Raises:
+        QbenchError: what ``work`` and the executors raise; EngineCrashError as of ``ContainedBackend``.
+    """
+    contained = {name: one for name, one in executors.items() if isinstance(one, _ContainedExecutor)}
+    if contained and len(contained) == len(executors):
+        try:
+            return next(iter(contained.values())).apply(work, contained)
+        except NotReceivedError:
+            pass
+    return work(executors)
 
 
 class ContainedBackend:
@@ -272,6 +296,12 @@ class _ContainedExecutor(Closing):
         except NotReceivedError:  # the worker does not find its modules, or does not start
             self._ours = self._here()
 
+    def key_in_worker(self) -> int | None:
+        """The key of its session in the worker, which is prepared again after a crash; None: it is in this process."""
+        if self._ours is None and self._generation != self._worker.generation:  # another session crashed the worker
+            self.prepare()
+        return self._key if self._ours is None else None
+
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch: input name → array, to output or tap name → array.
 
@@ -280,24 +310,42 @@ class _ContainedExecutor(Closing):
                 ``QbenchError``.
             InputError: an input does not fit the graph.
         """
-        if self._ours is None and self._generation != self._worker.generation:  # another session crashed the worker
-            self.prepare()
+        key = self.key_in_worker()
         if self._ours is not None:
             return self._ours.run(feeds)
-        question = {"do": "run", "key": self._key}
         try:
+            question = {"do": "run", "key": key}
             return self._worker.ask(question, feeds, f"Running {self._what}", self._timeout())[1]
         except NotReceivedError:  # a dtype that a message cannot hold
             self._ours = self._here()
             return self._ours.run(feeds)
 
+    def apply(self, work: "Callable[[Mapping[str, Executor]], T]", executors: "Mapping[str, _ContainedExecutor]") -> T:
+        """The result of ``work`` for ``executors``, done in the worker.
+
+        Raises:
+            NotReceivedError: one of them runs in this process, or ``work`` or its result cannot be sent.
+            QbenchError: as ``run``, and what ``work`` raises.
+        """
+        keys = {name: one.key_in_worker() for name, one in executors.items()}
+        if None in keys.values():
+            raise NotReceivedError("a session in this process")
+        try:
+            sent = pickle.dumps(work)
+        except Exception as error:  # a user's class may raise anything when it cannot be pickled
+            raise NotReceivedError(str(error)) from error
+        question = {"do": "apply", "keys": keys}
+        arrays = {"work": np.frombuffer(sent, np.uint8)}
+        _, results = self._worker.ask(question, arrays, f"Running {self._what}", self._timeout())
+        result: T = pickle.loads(results["result"].tobytes())
+        return result
+
     def executed(self) -> Mapping[str, Executed]:
         """As the executor in the worker reports it."""
-        if self._ours is None and self._generation != self._worker.generation:
-            self.prepare()
+        key = self.key_in_worker()
         if self._ours is not None:
             return executed_by(self._ours)
-        question = {"do": "executed", "key": self._key}
+        question = {"do": "executed", "key": key}
         answer, _ = self._worker.ask(question, {}, f"Asking {self._what} how it runs", self._timeout())
         return {node: Executed(*how) for node, how in answer["executed"].items()}
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Executor, Feeds, executed_by, in_slices, isolated
+from qbench.backends import Array, Backend, Executor, Feeds, executed_by, in_slices, isolated, run_where_prepared
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.subject import Subject, read_given
 from qbench.graph import Capabilities, Form, declare_dims, declared_dims, form_of, graph_digest, node_macs, own_copy
@@ -202,6 +202,19 @@ def prepare_runners(
     return {name: in_slices(executor, graphs[name]) for name, executor in prepared.items()}
 
 
+def answered(task: Task, runners: Mapping[str, Executor], samples: Samples) -> Answers:
+    """The answers of ``task`` to ``samples``; in the process of the engine, if that is not this one.
+
+    Raises:
+        QbenchError: what the task and the engine raise.
+    """
+    return run_where_prepared(partial(_answers_of, task, samples), runners)
+
+
+def _answers_of(task: Task, samples: Samples, runners: Mapping[str, Executor]) -> Answers:
+    return task.answer(runners, samples)
+
+
 def executed_macs(runners: Mapping[str, Executor], quantized: Quantized) -> tuple[float | None, tuple[str, ...]]:
     """The share of multiply-accumulates that ``runners`` run in integers, and the products that they do not.
 
@@ -375,9 +388,8 @@ class SubjectArtifacts:
         """Load ``graphs`` into ``backend`` and let the task answer ``dataset``."""
         with ExitStack() as stack:
             runners = prepare_runners(backend, graphs, stack, threads=threads)
-            return self.with_likelihoods(
-                self.subject.model.task.answer(runners, self.samples(dataset)), runners, dataset
-            )
+            answers = answered(self.subject.model.task, runners, self.samples(dataset))
+            return self.with_likelihoods(answers, runners, dataset)
 
     def with_likelihoods(self, answers: Answers, runners: Mapping[str, Executor], dataset: Dataset) -> Answers:
         """``answers`` to ``dataset`` of ``runners``, with how likely its labels are where a metric asks.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qbench.backends import Backend, HasRuleDigests, Recorded, as_backend, get_backend, recording
 from qbench.errors import InputError, UnsupportedError, require_count, require_type
-from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, executed_macs, prepare_runners
+from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, answered, executed_macs, prepare_runners
 from qbench.evaluation.recorded import environment_of, recorded_answers
 from qbench.evaluation.repeats import measure_repeats, picked_answers
 from qbench.evaluation.request import Comparator, Request
@@ -181,7 +181,7 @@ def measure_request(request: Request) -> Measurement:
         if run is not None:
             answers = dict(run.answers)
         elif comparison is None:
-            answers = {name: task.answer(runners, data) for name, data in samples.items()}
+            answers = {name: answered(task, runners, data) for name, data in samples.items()}
         else:
             pairs = comparison.paired(runners)
             answers = {name: task.answer(pairs, comparison.noted(data)) for name, data in samples.items()}
@@ -290,7 +290,7 @@ def _answers_of(
         )
     with ExitStack() as stack:
         runners = prepare_runners(backend, graphs, stack, threads=request.threads)
-        return {name: request.subject.model.task.answer(runners, data) for name, data in samples.items()}
+        return {name: answered(request.subject.model.task, runners, data) for name, data in samples.items()}
 
 
 def _refuse_slow(subject: Subject, backend: Backend, macs: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qbench.evaluation.artifacts import prepare_runners
+from qbench.evaluation.artifacts import answered, prepare_runners
 from qbench.evaluation.request import Request
 from qbench.evaluation.subject import Subject
 from qbench.judging import MetricNoise, Repeats
@@ -71,7 +71,7 @@ def _run(
         runners = prepare_runners(request.backend, graphs, stack, threads=threads)
         for name, data in samples.items():
             order = range(len(data)) if is_joint(task) else shuffled(data.digest, len(data), number)
-            given = task.answer(runners, data.picked(order, split=_SPLITS[(number - 1) % len(_SPLITS)]))
+            given = answered(task, runners, data.picked(order, split=_SPLITS[(number - 1) % len(_SPLITS)]))
             answers[name] = picked_answers(task, given, np.argsort(order).tolist())
     return answers
 

@@ -217,11 +217,20 @@ def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState, ag
     elif score.proportion:
         margin_text += f" admits {counted(math.floor(margin), 'sample')}"
     return (
-        f"{score.metric} {score.hits}/{score.out_of} = {valued(score, score.value)} against {against} "
-        f"{score.reference_hits}/{score.out_of} = {valued(score, score.reference_value)}: "
+        f"{score.metric} {_counts(score, score.hits)}{valued(score, score.value)} against {against} "
+        f"{_counts(score, score.reference_hits)}{valued(score, score.reference_value)}: "
         f"{drop_text(score)}, {margin_text}; "
         f"losses {score.losses}, gains {score.gains}"
     )
+
+
+_PARTS = 1_000_000
+"""Values that are no counts, such as decibels or a mean over classes, are held in millionths or smaller parts."""
+
+
+def _counts(score: Score, hits: int) -> str:
+    """``353/400 = ``, in front of its value; nothing where these are parts of a number."""
+    return "" if not score.proportion and score.out_of % _PARTS == 0 else f"{hits}/{score.out_of} = "
 
 
 def floor_gate(score: Score, rules: Rules, accepted: int | None, noise: Noise | None = None) -> Gate:

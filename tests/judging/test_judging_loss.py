@@ -20,7 +20,7 @@ from qbench.judging import (
     margin_evidence,
 )
 from qbench.judging.loss import floor_gate, loss_gate
-from qbench.metrics import Clusters
+from qbench.metrics import Clusters, Direction
 
 HALF = Tolerance(0.005, "suite smoke")
 RULES = Rules(rule="suite smoke", agreement_rule="suite smoke")
@@ -102,6 +102,13 @@ def test_a_collapse_is_red_where_nothing_was_accepted():
     assert (gate.state, gate.limit, gate.decided) == (GateState.BROKEN, 0.995, DecisionRule.CI)
     assert gate.shown.evidence is Evidence.FAIL
     assert verdict.headline.startswith("top1 100.00 → 52.00 %: FAIL, drop 48.00 pp, margin 0.50 pp: tolerance 0.5 %")
+
+
+def test_parts_of_a_value_that_is_no_count_are_left_out():
+    decibels = per(23_868_000_000, 10**9, 23_941_000_000)
+    decibels = dataclasses.replace(decibels, metric="psnr", direction=Direction.HIGHER, unit="dB")
+    detail = loss_gate(decibels, HALF).detail
+    assert detail.startswith("psnr 23.868 dB against fp32 23.941 dB: drop 0.073 dB, margin 0.1")
 
 
 def test_a_metric_may_have_a_tolerance_of_its_own():

@@ -1,11 +1,13 @@
 """The program of the worker process: it prepares and runs the graphs that its parent sends."""
 
+import os
 import pickle
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import onnx
 
 from qbench.lazy import defer_sympy
@@ -14,8 +16,8 @@ defer_sympy()  # before onnx_ir is imported here: every start of this program wa
 
 import onnx_ir as ir  # noqa: E402
 
-from qbench.backends.protocol import Array, Backend, Executor, executed_by  # noqa: E402
-from qbench.backends.venv.worker import serve  # noqa: E402
+from qbench.backends.protocol import Array, Backend, Executor, Feeds, executed_by  # noqa: E402
+from qbench.backends.venv.worker import serve, write_message  # noqa: E402
 from qbench.errors import QbenchError  # noqa: E402
 from qbench.storage import limits_times  # noqa: E402
 
@@ -23,14 +25,19 @@ _Message = tuple[dict[str, Any], dict[str, Array]]
 
 
 class NotReceivedError(Exception):
-    """The worker cannot load the pickled backend."""
+    """The worker cannot load what was pickled, or its work cannot be done here."""
 
 
 class Handler:
-    """The prepared graphs of this process; every request names the method that handles it."""
+    """The prepared graphs of this process; every request names the method that handles it.
 
-    def __init__(self) -> None:
+    Args:
+        running: is called before each batch of ``apply``.
+    """
+
+    def __init__(self, running: Callable[[], None] = lambda: None) -> None:
         self._executors: dict[int, Executor] = {}
+        self._running = running
 
     def answer(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> _Message:
         """The reply to ``header``, under the parent's size limits."""
@@ -58,6 +65,18 @@ class Handler:
         """One batch."""
         return {}, self._executors[header["key"]].run(arrays)
 
+    def apply(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> _Message:
+        """The pickled result of the pickled ``work``, a function of executors by name, whose keys are ``keys``."""
+        try:
+            work = pickle.loads(arrays["work"].tobytes())
+            runners = {name: _Reported(self._executors[key], self._running) for name, key in header["keys"].items()}
+            result = pickle.dumps(work(runners))
+        except QbenchError:
+            raise
+        except Exception as error:  # of a user's task: it is raised again where its trace can be seen
+            raise NotReceivedError(f"{type(error).__name__}: {error}") from error
+        return {}, {"result": np.frombuffer(result, np.uint8)}
+
     def executed(self, header: Mapping[str, Any], _: Mapping[str, Array]) -> _Message:
         """How the nodes of a prepared graph run."""
         found = executed_by(self._executors[header["key"]])
@@ -71,6 +90,20 @@ class Handler:
         return {}, {}
 
 
+class _Reported:
+    """An executor whose batches are reported before they run, so that the parent sees one that hangs."""
+
+    def __init__(self, executor: Executor, running: Callable[[], None]) -> None:
+        self._executor, self._running = executor, running
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch."""
+        self._running()
+        return self._executor.run(feeds)
+
+
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # a crash is expected
-    serve(sys.argv[1:], lambda: ({}, {}), Handler().answer)
+    replies = os.fdopen(os.dup(int(sys.argv[2])), "wb", buffering=0)
+    handler = Handler(lambda: write_message(replies, {"running": True}, {}))
+    serve(sys.argv[1:], lambda: ({}, {}), handler.answer)

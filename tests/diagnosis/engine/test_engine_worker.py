@@ -2,8 +2,11 @@
 
 import importlib
 import math
+import os
+import pickle
 import subprocess
 import sys
+from functools import partial
 from types import ModuleType
 from unittest.mock import Mock, patch
 
@@ -11,7 +14,7 @@ import numpy as np
 import pytest
 from engine_graphs import Broken, batches, machine, target
 
-from qbench.backends import EngineCrashError, contained, engine_worker, get_backend
+from qbench.backends import EngineCrashError, contained, engine_worker, get_backend, run_where_prepared
 from qbench.diagnosis.engine.client import UnitSession
 from qbench.diagnosis.examine import Examination
 from qbench.diagnosis.rank import AnomalyKind, rank_nodes
@@ -191,6 +194,82 @@ def test_numbers_that_no_message_holds_run_here(levels):
     with contained(Broken("GlobalAveragePool", "widen")).prepare(unit.graph) as executor:
         found = executor.run({name: levels[name] for name in unit.feeds})
     assert found[unit.value].dtype == np.longdouble
+
+
+def outputs_of(feeds, runners):
+    """What a task does, as a function that can be sent."""
+    return {name: [one.run(batch) for batch in feeds] for name, one in runners.items()}, os.getpid()
+
+
+def test_work_that_can_be_sent_is_done_where_the_sessions_are(levels):
+    unit = alone("pool", None).unit
+    feeds = [{name: levels[name] for name in unit.feeds}] * 2
+    with (
+        contained(Broken("none", "")).prepare(unit.graph) as first,
+        contained(Broken("none", "")).prepare(unit.graph) as second,
+    ):
+        engine_worker().close()  # they are prepared again
+        found, where = run_where_prepared(partial(outputs_of, feeds), {"one": first, "two": second})
+        assert where != os.getpid()
+        again, here = run_where_prepared(lambda runners: outputs_of(feeds, runners), {"one": first})  # not picklable
+        assert here == os.getpid()
+        mixed = run_where_prepared(
+            partial(outputs_of, feeds), {"one": first, "ours": Broken("none", "").prepare(unit.graph)}
+        )
+        assert mixed[1] == os.getpid()
+    for outputs in (*found.values(), *again.values(), *mixed[0].values()):
+        assert [list(one) for one in outputs] == [[unit.value]] * 2
+        assert all(np.array_equal(one[unit.value], found["one"][0][unit.value]) for one in outputs)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [("exit", "a process that ended with exit code 3"), ("hang", "no answer in 1 s, and its process was killed")],
+)
+def test_work_at_which_an_engine_ends_or_hangs_fails(levels, how, words):
+    unit = alone("pool", None).unit
+    feeds = [{name: levels[name] for name in unit.feeds}]
+    engine = contained(Broken("GlobalAveragePool", how), lambda: 60.0)
+    with engine.prepare(unit.graph) as executor:
+        executor._timeout = lambda: 1.0 if how == "hang" else 60.0
+        with pytest.raises(EngineCrashError, match=words):
+            run_where_prepared(partial(outputs_of, feeds), {"one": executor})
+
+
+def test_each_batch_of_work_begins_the_time_anew(levels):
+    """Work that takes longer than an engine may be silent is not taken for an engine that hangs."""
+    from qbench.backends.venv.engine_worker import Handler
+
+    unit, begun = alone("pool", None).unit, []
+    feeds = [{name: levels[name] for name in unit.feeds}] * 3
+    handler = Handler(lambda: begun.append("running"))
+    handler._executors[1] = Broken("none", "").prepare(unit.graph)
+    work = np.frombuffer(pickle.dumps(partial(outputs_of, feeds)), np.uint8)
+    _, results = handler.answer({"do": "apply", "keys": {"one": 1}, "factor": 1}, {"work": work})
+    assert begun == ["running"] * 3
+    with (
+        patch("qbench.backends.venv.client.Child.ask", return_value=({"running": True}, {})),
+        patch(
+            "qbench.backends.venv.client.Child.receive", side_effect=[({"running": True}, {}), ({}, results)]
+        ) as waits,
+    ):
+        engine_worker()._started()
+        waits.side_effect = [({"running": True}, {}), ({}, results)]
+        assert engine_worker().ask({"do": "apply"}, {}, "Asking", 7.0) == ({}, results)
+    engine_worker().close()
+    assert [call.args for call in waits.call_args_list[-2:]] == [(7.0,), (7.0,)]
+
+
+def test_an_error_of_the_work_itself_is_raised_here(levels):
+    with (
+        contained(Broken("none", "")).prepare(alone("pool", None).unit.graph) as executor,
+        pytest.raises(ZeroDivisionError),
+    ):
+        run_where_prepared(divide, {"one": executor})
+
+
+def divide(runners):
+    return 1 / (len(runners) - 1)
 
 
 def test_the_other_process_reports_how_nodes_run():
