@@ -138,8 +138,8 @@ _EACH = 2
 
 
 def pieces_note(data: Dataset) -> str:
-    """What the names of samples suggest about pictures or arrays without sources; empty: nothing."""
-    if data.clusters is None or data.clusters != data.sample_ids:
+    """What the names of samples without sources suggest; empty: nothing."""
+    if data.drawn_from != data.sample_ids:
         return ""
     names = [str(PurePosixPath(one.replace("\\", "/")).with_suffix("")) for one in data.sample_ids]
     for wholes in (_worded(names), _numbered(names)):

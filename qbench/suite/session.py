@@ -142,6 +142,7 @@ class Bench:
         self._catalogues = catalogues
         self._settings = settings
         self._current: tuple[tuple[str, CalibrationChoice], SubjectArtifacts] | None = None
+        self._noted: tuple[str, CalibrationChoice] | None = None
         self._moved_references: dict[tuple[str, Decision], tuple[tuple[Score, Gate], ...]] = {}
         """What retrained models lost, by model and decision: the same for each of its cells."""
         self._baselines = StoredBaselines(settings.baselines, suite, replacing=self._accepts_reference)
@@ -443,10 +444,11 @@ class Bench:
         return self._current[1]
 
     def data_notes(self, planned: PlannedCell) -> tuple[str, ...]:
-        """How the names of classes in the scored data are numbered; empty before the model's first cell has run."""
+        """What a user should know of the scored data: empty before the first cell of the model has run, and later."""
         key = (planned.model.id, planned.calibration)
-        if self._current is None or self._current[0] != key:
+        if self._current is None or self._current[0] != key or key == self._noted:
             return ()
+        self._noted = key  # it reads every name
         subject = self._current[1].subject
         return tuple(note for data in subject.data.values() for note in data_notes(subject.model, data))
 

@@ -134,3 +134,19 @@ def test_cells_of_python_tests_alone_are_not_counted_as_selected_ones(project):
     assert "note: Only Python tests measured cells of the suite." in notes
     assert not any(line.startswith("note: 0 of ") for line in notes)
     assert "scratch: All 4 cells pass" in summary(result)
+
+
+def test_names_that_suggest_crops_are_noted_once_and_not_where_sources_are_declared(project):
+    for declared in ("", ".with_sources(lambda sample: sample.partition('_')[0])"):
+        conftest = project.path / "conftest.py"
+        project.write_conftest()
+        text = conftest.read_text().replace('f"{name}-{i}" for', 'f"{name}{i // 8}_crop{i % 8}" for')
+        conftest.write_text(
+            text.replace("load=lambda index: x[index],\n        )", f"load=x.__getitem__,\n        ){declared}")
+        )
+        project.accept("-q")
+        notes = [line["text"] for line in project.lines(kind="note") if "come from about 50 sources" in line["text"]]
+        assert len(notes) == (0 if declared else 1)
+        (tiny, *_) = project.lines(kind="cell")
+        known = tiny["metrics"]["agreement"].get("clusters")
+        assert known is None if not declared else known["sources"] == 50

@@ -217,4 +217,5 @@ def test_a_baseline_is_of_the_data_of_today_and_has_the_number_of_their_sources(
         data = data if len(data) == stored.samples else data.take(stored.samples)
         count = len(set(data.drawn_from))
         assert data.digest == stored.digest
+        assert pieces_note(data) == ""
         assert stored.sources == (None if count == len(data) else count)
