@@ -1,6 +1,6 @@
 """How often a cell that ends early is wrong, and how many samples it saves.
 
-    python benchmarks/sequential.py [--trials 4000]
+    python benchmarks/sequential.py [--trials 4000] [--table counts]
 
 Each trial draws paired changes of a cell whose true change is known, looks every 64 samples (or at whole sources), and
 ends as ``stop = "decided"`` with ``decision = "ci"`` does: by the always-valid test, else by the test of all samples.
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from qbench.judging import EarlyTest, Evidence, margin_evidence
+from qbench.judging import CountTest, EarlyTest, Evidence, margin_evidence
 from qbench.judging.sequential import _BETS, EARLY
 from qbench.metrics.clusters import clustered
 
@@ -134,14 +134,75 @@ def savings(trials: int, rng: np.random.Generator) -> Iterator[str]:
             yield f"| {n} | {100 * margin:g} pp | {drop_text} | {share_text} | {shares} | {mean} | {without} |"
 
 
+def counted_ends(changes: Array, least: int, most: int) -> tuple[Array, Array]:
+    """Of each trial, (trials, n) changes in the order drawn: the early verdict by counts, and the samples run."""
+    trials, n = changes.shape
+    up, down = np.zeros((len(_BETS), trials)), np.zeros((len(_BETS), trials))
+    bets = np.array(_BETS)[:, None]
+    seen, early, samples = np.zeros(trials), np.zeros(trials), np.full(trials, float(n))
+    for place in range(n):
+        under, over = (least - 1 - seen) / (n - place), (least - seen) / (n - place)
+        change = changes[:, place]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            up += np.where(under > -1, np.log1p(bets * (change - under) / (under + 1)), 0.0)
+            down += np.where(over < most, np.log1p(-bets * (change - over) / (most - over)), 0.0)
+        seen += change
+        if (place + 1) % LOOK == 0:
+            wealth = [
+                peak + np.log(np.exp(one - peak).mean(axis=0)) for one in (up, down) for peak in [one.max(axis=0)]
+            ]
+            found = np.where(wealth[0] >= -np.log(EARLY), 1, np.where(wealth[1] >= -np.log(EARLY), -1, 0))
+            fresh = (early == 0) & (found != 0)
+            early[fresh], samples[fresh] = found[fresh], place + 1
+    return early, samples
+
+
+def check_counts(rng: np.random.Generator) -> None:
+    """The formula above is that of the class that ends cells."""
+    changes = rng.choice([-1.0, 0.0, 1.0], p=[0.06, 0.9, 0.04], size=(20, 512))
+    early, samples = counted_ends(changes, -10, 1)
+    for row, one in enumerate(changes.astype(int).tolist()):
+        test, found = CountTest(-10, 512), Evidence.INCONCLUSIVE
+        for start in range(0, 512, LOOK):
+            test.add((change, 1) for change in one[start : start + LOOK])
+            found = test.evidence
+            if found is not Evidence.INCONCLUSIVE:
+                assert start + LOOK == samples[row]
+                break
+        assert {1: Evidence.PASS, -1: Evidence.FAIL, 0: Evidence.INCONCLUSIVE}[int(early[row])] is found
+
+
+def counts(trials: int, rng: np.random.Generator) -> Iterator[str]:
+    """Cells whose counts decide: how often the early verdict is not that of all samples, and the samples run."""
+    yield "| decided by | n | least allowed | of all samples | early verdict is wrong | samples run, mean |"
+    yield "|---|---|---|---|---|---|"
+    cases = [
+        (1000, -20, 1, lost, won)
+        for lost, won in ((0, 0), (10, 5), (20, 0), (21, 0), (60, 40), (61, 40), (50, 0), (120, 5))
+    ]
+    cases += [(1000, -30, 0, lost, 0) for lost in (5, 10, 20, 30, 31, 60, 150)]
+    cases += [(5000, -50, 1, 10, 10), (5000, -150, 0, 50, 0)]
+    for n, least, most, lost, won in cases:
+        changes = np.concatenate([np.full(lost, -1.0), np.full(won, 1.0), np.zeros(n - lost - won)])
+        early, samples = counted_ends(rng.permuted(np.tile(changes, (trials, 1)), axis=1), least, most)
+        right = 1 if won - lost >= least else -1
+        wrong, mean = percent((early == -right).mean()), f"{samples.mean():.0f} of {n}"
+        kind, words = ("loss, point", f"{lost} losses, {won} gains") if most else ("agreement floor", f"{lost} differ")
+        yield f"| {kind} | {n} | {least} | {words}: {'PASS' if right > 0 else 'FAIL'} | {wrong} | {mean} |"
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--table", action="append", choices=("counts", "errors", "savings"), help="only this one")
     parser.add_argument("--trials", type=int, default=4000, help="trials of each row")
     arguments = parser.parse_args()
     rng = np.random.Generator(np.random.PCG64(SEED))
     check(rng)
-    for table in (errors(arguments.trials, rng), savings(arguments.trials, rng)):
+    check_counts(rng)
+    tables = {"counts": counts, "errors": errors, "savings": savings}
+    for name in arguments.table or tables:
+        table = tables[name](arguments.trials, rng)
         for line in table:
             print(line, flush=True)
         print()

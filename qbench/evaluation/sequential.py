@@ -10,7 +10,7 @@ from qbench.backends import Executor
 from qbench.evaluation.repeats import is_joint, picked_answers, shuffled
 from qbench.evaluation.request import Request
 from qbench.evaluation.subject import MetricUse
-from qbench.judging import EarlyTest, Remaining, Stopped, StopRule, early_state
+from qbench.judging import CountTest, EarlyTest, Remaining, Stopped, StopRule, early_state
 from qbench.metrics import Answers, Direction, IntegerAnswers, Score, score
 from qbench.subjects import Dataset, Samples
 
@@ -153,7 +153,7 @@ class _Watched:
     reference: Answers
     state: str | None = None
     is_proven: bool = False
-    _test: EarlyTest | None = None
+    _test: EarlyTest | CountTest | None = None
     _started: bool = False
     _right: npt.NDArray[np.bool_] | None = field(default=None)
 
@@ -168,14 +168,14 @@ class _Watched:
         remaining = self._remaining(found, drawn)
         if not self._started:
             sizes = np.unique(self.dataset.drawn_from, return_counts=True)[1]
-            self._test, self._started = self.rule.test(found, remaining, int(sizes.max())), True
+            test = self.rule.test(found, remaining, sources=len(sizes), largest=int(sizes.max()))
+            self._test, self._started = test, True
+        state = self.rule.decided(found, remaining)
         if self._test is not None:
             self._test.add(self._sums(answers, drawn, reference, fresh))
-            state = early_state(self._test.evidence)
-            self.is_proven = state is not None
-        else:
-            state = None
-        state = state or self.rule.decided(found, remaining)
+            early = early_state(self._test.evidence)
+            self.is_proven = state is None and early is not None
+            state = state or early
         self.state = None if state is None else state.value
 
     def _remaining(self, found: Score, drawn: Dataset) -> Remaining:
@@ -200,11 +200,13 @@ class _Watched:
     def _sums(self, answers: Answers, drawn: Dataset, reference: Answers, fresh: int) -> list[tuple[int, int]]:
         """(sum of changes, samples) of each new source, in the order drawn; a change is 1 where it is better."""
         metric = self.use.metric
-        now, before = (metric.count(one, drawn.labels, None).hits for one in (answers, reference))
-        sign = 1 if metric.direction is Direction.HIGHER else -1
+        if metric.needs_labels:
+            now, before = (metric.count(one, drawn.labels, None).hits for one in (answers, reference))
+            changes = now - before if metric.direction is Direction.HIGHER else before - now
+        else:
+            changes = metric.count(answers, None, reference).hits - 1
         sums: dict[str, tuple[int, int]] = {}
-        changes = (sign * (now - before))[-fresh:].tolist()
-        for source, change in zip(drawn.drawn_from[-fresh:], changes, strict=True):
+        for source, change in zip(drawn.drawn_from[-fresh:], changes[-fresh:].tolist(), strict=True):
             total, size = sums.get(source, (0, 0))
             sums[source] = total + change, size + 1
         return list(sums.values())

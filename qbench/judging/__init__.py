@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from qbench.judging.rules import Rules as Rules
     from qbench.judging.rules import Stop as Stop
     from qbench.judging.rules import Tolerance as Tolerance
+    from qbench.judging.sequential import CountTest as CountTest
     from qbench.judging.sequential import EarlyTest as EarlyTest
     from qbench.judging.sequential import Remaining as Remaining
     from qbench.judging.sequential import StopRule as StopRule

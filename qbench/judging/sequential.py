@@ -3,25 +3,31 @@
 Two answers:
 
     exactly     the gate has the same state if all samples that remain are gains, and if all are losses
-    by a test   an e-process of the change against its margin m reached 1/α, α = 1 %: for the decisions ci and strict
+    by a test   an e-process reached 1/α, α = 1 %
 
-The test bets on sources g, drawn in random order, with n_g samples and the sum s_g of changes in {−1, 0, 1}:
+A test bets on sources g, drawn in random order, with n_g samples and the sum s_g of changes in {−1, 0, 1}. Where the
+sample stands for all those to come (the decisions ci and strict), it is about the change and its margin m:
 
     W⁺ = mean over λ of Π (1 + λ (s_g + m n_g))   of "the change is −m or less": large where it is not, PASS
     W⁻ = mean over λ of Π (1 − λ (s_g + m n_g))   of "the change is −m or more": large where it is not, FAIL
 
+Where the counts of all samples decide (the decision point, and floors), it is about their sum S among G sources, which
+holds from L on. Drawn without replacement, the next s_g has the mean of the sources that remain, under "S ≤ L − 1" at
+most μ_t = (L − 1 − Σ s) / (G − t + 1), and the factors are 1 + λ_t (s_g − μ_t); likewise under "S ≥ L".
+
 Under its hypothesis each is a nonnegative supermartingale that starts at 1, whatever λ within which no factor can be
 negative, so that it ever reaches 1/α with a probability of at most α (Ville): one may look at the samples at any time.
-Waudby-Smith and Ramdas, J R Stat Soc B 86:1 (2024), betting, with a mixture over λ in place of an adaptive choice;
-Howard, Ramdas, McAuliffe and Sekhon, Ann Stat 49:1055 (2021). A cell that is not decided early is judged by the
-usual test of all its samples at 5 %, so that at most 6 % of the verdicts at the margin are wrong.
+Waudby-Smith and Ramdas, J R Stat Soc B 86:1 (2024), betting, also without replacement, with a mixture over λ in place
+of an adaptive choice; Howard, Ramdas, McAuliffe and Sekhon, Ann Stat 49:1055 (2021). A cell that is not decided early
+is judged as ever: by ci and strict at 5 %, so that at most 6 % of the verdicts at the margin are wrong.
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
-from qbench.judging.loss import floor_gate, loss_gate
+from qbench.judging.loss import floor_gate, least_agreement, loss_gate
 from qbench.judging.measurement import Stopped
 from qbench.judging.rules import Rules, Tolerance
 from qbench.judging.statistics import DecisionRule, Evidence
@@ -29,7 +35,7 @@ from qbench.judging.verdict import Gate, GateState
 from qbench.metrics import Against, Direction, Score
 
 EARLY = 0.01
-"""α of the test while samples are being run; the test at the end has 5 % of its own."""
+"""α of a test while samples are being run; the test at the end has 5 % of its own."""
 _BETS = tuple(0.95 * 2 ** (-k / 2) for k in range(14))
 """λ as a share of the largest that no factor makes negative: 0.95 to 0.01."""
 _BY_EVIDENCE = {Evidence.PASS: GateState.HOLDS, Evidence.FAIL: GateState.BROKEN}
@@ -54,6 +60,39 @@ class EarlyTest:
             for place in range(len(_BETS)):
                 self._wealth_up[place] += math.log1p(self._up[place] * seen)
                 self._wealth_down[place] += math.log1p(-self._down[place] * seen)
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the sources so far prove, whenever that is asked."""
+        if _mean(self._wealth_up) >= -math.log(EARLY):
+            return Evidence.PASS
+        return Evidence.FAIL if _mean(self._wealth_down) >= -math.log(EARLY) else Evidence.INCONCLUSIVE
+
+
+class CountTest:
+    """The two e-processes of the sum of changes of all ``sources``, of which the gate holds from ``least`` on.
+
+    ``largest``: the most samples that a source has. ``most``: the largest change of a sample, 1; 0 of agreement, which
+    is lost only.
+    """
+
+    def __init__(self, least: int, sources: int, largest: int = 1, *, most: int = 1) -> None:
+        self._least, self._left = least, sources
+        self._low, self._high = -largest, most * largest
+        self._sum = 0
+        self._wealth_up, self._wealth_down = [0.0] * len(_BETS), [0.0] * len(_BETS)
+
+    def add(self, sources: Iterable[tuple[int, int]]) -> None:
+        """Bet on each of ``sources``, (sum of changes, number of samples) in the order drawn."""
+        for change, _ in sources:
+            under, over = ((least - self._sum) / self._left for least in (self._least - 1, self._least))
+            for place, share in enumerate(_BETS):
+                if under > self._low:
+                    self._wealth_up[place] += math.log1p(share * (change - under) / (under - self._low))
+                if over < self._high:
+                    self._wealth_down[place] += math.log1p(-share * (change - over) / (self._high - over))
+            self._sum += change
+            self._left -= 1
 
     @property
     def evidence(self) -> Evidence:
@@ -92,15 +131,25 @@ class StopRule:
     rules: Rules
     floors: Mapping[str, int] = field(default_factory=dict)
 
-    def test(self, score: Score, remaining: Remaining, largest: int) -> EarlyTest | None:
-        """The test of the metric of ``score``; None where its gate is not decided by what samples prove."""
-        margin = self._margin(score, remaining)
-        tests = score.against is Against.LABELS and self.rules.decision.by is not DecisionRule.POINT
-        return EarlyTest(margin, largest) if tests and 0 < margin < 1 else None
+    def test(self, score: Score, remaining: Remaining, *, sources: int, largest: int) -> EarlyTest | CountTest | None:
+        """The test of the metric of ``score``; None where neither counts nor evidence alone decide its gate.
 
-    def _margin(self, score: Score, remaining: Remaining) -> float:
+        ``sources``: how many the data have; ``largest``: the most samples that one has.
+        """
+        if score.against is Against.REFERENCE:
+            least = max(least_agreement(self.rules.agreement, remaining.n), self.floors.get(score.metric, 0))
+            return CountTest(least - remaining.n, sources, largest, most=0)
+        margin = self._margin(score, remaining)
+        if self.rules.decision.by is not DecisionRule.POINT:
+            share = float(margin) / remaining.n
+            return EarlyTest(share, largest) if 0 < share < 1 else None
+        if 0 < margin < 1:
+            return None  # a proven loss decides, not the counts
+        return CountTest(-math.floor(margin), sources, largest)
+
+    def _margin(self, score: Score, remaining: Remaining) -> Fraction:
         whole = replace(score, n=remaining.n, out_of=remaining.n, reference_hits=remaining.reference_hits)
-        return float(self.tolerance.margin(whole)) / remaining.n
+        return self.tolerance.margin(whole)
 
     def decided(self, score: Score, remaining: Remaining) -> GateState | None:
         """The state that the gate of ``score``, a share of the samples so far, has whatever the others are; or None."""

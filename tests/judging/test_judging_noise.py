@@ -186,6 +186,7 @@ def test_how_many_flips_noise_admits():
     assert most_flips(repeats, "crops") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [0.0, 0.01])
 def test_intervals_of_noisy_cells_cover_the_expected_change(shared):
     """95 % intervals of 150 simulated cells, five runs each, with noise of single samples and of whole runs."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from judged_numbers import agreement, expected, judged, measured, top1
 
 from qbench.judging import (
+    CountTest,
     DecisionRule,
     EarlyTest,
     Evidence,
@@ -95,6 +96,7 @@ def test_each_bet_is_fair_where_the_change_is_the_margin():
         assert 0.03 * (1 + bet * (-1 + 0.02)) + 0.01 * (1 + bet * 1.02) + 0.96 * (1 + bet * 0.02) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("losses", "gains"), [(0.02, 0.0), (0.06, 0.04)])
 def test_wrong_verdicts_at_the_margin_are_rare_however_often_one_looks(losses, gains):
     rng, wrong, trials = random.Random(3), {Evidence.PASS: 0, Evidence.FAIL: 0}, 150
@@ -116,6 +118,66 @@ def test_a_clear_cell_is_decided_early():
     assert (good.evidence, bad.evidence) == (Evidence.PASS, Evidence.FAIL)
 
 
+def without_replacement(changes, least, most):
+    """Both e-processes of ``CountTest`` at the end of ``changes``, one sample a source, by the module's formula."""
+    found = []
+    for sign, limit in ((1, least - 1), (-1, least)):
+        total = 0.0
+        for k in range(14):
+            bet, product, before = 0.95 * 2 ** (-k / 2), 1.0, 0
+            for place, change in enumerate(changes):
+                mean = (limit - before) / (len(changes) - place)
+                room = mean + 1 if sign > 0 else most - mean
+                product *= 1 + sign * bet * (change - mean) / room if room > 0 else 1
+                before += change
+            total += product / 14
+        found.append(total)
+    return found
+
+
+@given(st.lists(st.integers(-1, 1), min_size=1, max_size=60), st.integers(-20, 5))
+def test_the_test_of_counts_is_the_mixture_of_its_bets(changes, least):
+    test = CountTest(least, len(changes))
+    test.add([(change, 1) for change in changes])
+    up, down = without_replacement(changes, least, 1)
+    if min(abs(up * EARLY - 1), abs(down * EARLY - 1)) > 1e-6:
+        assert test.evidence is (
+            Evidence.PASS if up >= 1 / EARLY else Evidence.FAIL if down >= 1 / EARLY else Evidence.INCONCLUSIVE
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lost", "won", "most"), [(21, 0, 1), (20, 0, 1), (60, 40, 1), (30, 0, 0), (31, 0, 0)])
+def test_counts_are_misjudged_early_in_few_of_the_orders(lost, won, most):
+    """300 samples of which so many are lost and won, just within 20 (or 30 of agreement) or one beyond, 150 orders."""
+    rng, wrong, least = random.Random(7), 0, -20 if most else -30
+    changes = [-1] * lost + [1] * won + [0] * (300 - lost - won)
+    for _ in range(150):
+        rng.shuffle(changes)
+        test = CountTest(least, 300, most=most)
+        for place in range(0, 300, 20):
+            test.add([(change, 1) for change in changes[place : place + 20]])
+            if test.evidence is not Evidence.INCONCLUSIVE:
+                wrong += (test.evidence is Evidence.PASS) != (won - lost >= least)
+                break
+    assert wrong <= 6  # of 150 at 1 %: more than that once in 900 times
+
+
+def test_what_decides_a_gate_is_tested():
+    remaining = Remaining(n=1000, reference_hits=760, losable=500, gainable=200)
+    rule = StopRule(tolerance=Tolerance(0.01), rules=Rules(agreement=0.9), floors={"agreement@photo_crops": 970})
+    counts = rule.test(top1(200, 300, 250), remaining, sources=1000, largest=1)
+    assert isinstance(counts, CountTest)
+    counts.add([(-1, 1)] * 60)
+    assert counts.evidence is Evidence.FAIL  # 7.6 are admitted
+    ci = dataclasses.replace(rule, rules=Rules(decision=Decision(DecisionRule.CI)))
+    assert isinstance(ci.test(top1(200, 300, 250), remaining, sources=1000, largest=1), EarlyTest)
+    small = dataclasses.replace(rule, tolerance=Tolerance(0.001))
+    assert small.test(top1(200, 300, 250), remaining, sources=1000, largest=1) is None
+    floor = rule.test(agreement(290, 300), remaining, sources=1000, largest=1)
+    assert isinstance(floor, CountTest)
+
+
 def stopped(**decided):
     return Stopped(samples={"photos": 310}, of={"photos": 1000}, decided=decided, proven=("top1",))
 
@@ -132,5 +194,5 @@ def test_a_stopped_cell_has_the_state_that_was_decided_and_says_how_many_samples
     assert verdict.gates[0].limit is not None
 
 
-def test_no_samples_ran_twice_in_words():
+def test_how_many_samples_ran_in_words():
     assert stopped().text == "stopped after 310 of 1000 samples: decided"
