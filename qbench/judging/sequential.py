@@ -6,7 +6,7 @@ Two answers:
     by a test   an e-process reached 1/α, α = 1 %
 
 A test bets on sources g, drawn in random order, with n_g samples and the sum s_g of changes in {−1, 0, 1}. Where the
-sample stands for all those to come (the decisions ci and strict), it is about the change and its margin m:
+sample represents all those to come (the decisions ci and strict), it is about the change and its margin m:
 
     W⁺ = mean over λ of Π (1 + λ (s_g + m n_g))   of "the change is −m or less": large where it is not, PASS
     W⁻ = mean over λ of Π (1 − λ (s_g + m n_g))   of "the change is −m or more": large where it is not, FAIL
