@@ -379,6 +379,10 @@ def _whole_share(ids: npt.NDArray[np.int32]) -> bool:
 _MOST_PACKED = 32
 """Bytes that one packed byte may unpack to where many answers are kept; few equal answers pack better."""
 
+_MASKS = "masks"
+_MOST_PACKED_MASKS, _MOST_MASKS = 1_032, 1 << 29
+"""Of masks, which are areas of one class: all that deflate can do, up to so many bytes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerChange:
@@ -475,11 +479,16 @@ def unpacked_answers(text: str) -> Answers:
     form, _, word = text.partition(":")
     try:
         packed = base64.b64decode(word, validate=True)
-        arrays = read_archive(packed, most=current_limits().kept_bytes + _MOST_PACKED * len(packed))
+        arrays = read_archive(packed, most=current_limits().kept_bytes + _unpacked_bytes(form, len(packed)))
         return restored_answers(form, arrays)
     except Exception as error:
         # damaged bytes cause many errors in numpy, zipfile, zlib, tokenize and pickle: no list of them is complete
         raise ValueError(f"kept answers that cannot be read ({type(error).__name__}: {error})") from error
+
+
+def _unpacked_bytes(form: str, packed: int) -> int:
+    """To how many bytes so many ``packed`` ones may unpack."""
+    return min(_MOST_PACKED_MASKS * packed, _MOST_MASKS) if form == _MASKS else _MOST_PACKED * packed
 
 
 def restored_answers(form: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Answers:

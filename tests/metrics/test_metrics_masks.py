@@ -93,6 +93,16 @@ def test_masks_come_back_from_a_record_and_equal_masks_have_equal_digests() -> N
     assert MaskAnswers(answers.classes + np.uint8(1)).digest != answers.digest
 
 
+def test_large_masks_of_few_areas_come_back_from_a_record() -> None:
+    smooth = np.zeros((200, 256, 256), np.uint8)
+    smooth[:, 40:90, 30:200] = np.arange(200, dtype=np.uint8)[:, None, None]
+    text = packed_answers(MaskAnswers(smooth))
+    assert smooth.nbytes > 100 * len(text)
+    assert np.array_equal(unpacked_answers(text).arrays()["classes"], smooth)
+    with pytest.raises(ValueError, match="cannot be read"):  # of other answers so much is not unpacked
+        unpacked_answers("values" + text.removeprefix("masks"))
+
+
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
