@@ -7,7 +7,6 @@ A pixel whose label is ``IGNORED`` counts nowhere. Sources: Everingham et al., "
 challenge" (2010), section 4.2.2; Long, Shelhamer and Darrell (2015), section 5.
 """
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from qbench.metrics.answers import Answers, Outputs, answer_words
 from qbench.metrics.metric import BILLION, ArrayLabels, Counts, Metric
-from qbench.metrics.resampling import Wide, weighted_interval
+from qbench.metrics.resampling import Wide
 from qbench.metrics.scores import Against, Direction
 
 IGNORED = 255
@@ -97,13 +96,11 @@ def class_pixels(answered: Mask, labelled: Mask, ignored: int) -> ClassPixels:
 
 
 def mean_iou(both: Wide, either: Wide) -> Wide:
-    """The mean over classes of sums (b, classes): (b,); a class without a pixel is left out."""
+    """The mean over classes of sums (b, classes): (b,); a class without a pixel is left out, NaN: there is none."""
     found = either > 0
-    return np.asarray(_iou(both, either).sum(axis=1) / np.maximum(found.sum(axis=1), 1))
-
-
-def _iou(both: Wide, either: Wide) -> Wide:
-    return np.divide(both, either, out=np.zeros(both.shape), where=either > 0)
+    shares = np.divide(both, either, out=np.zeros(both.shape), where=found).sum(axis=1)
+    means = np.divide(shares, found.sum(axis=1), out=np.full(len(shares), np.nan), where=found.any(axis=1))
+    return np.asarray(means)
 
 
 def _pixels(name: str, answers: Answers, labels: ArrayLabels) -> ClassPixels:
@@ -134,38 +131,19 @@ def _ignored(right: Mask) -> int:
 # The value is that of all pictures together; a picture is better or worse by its own mean.
 
 
-def _in_billionths(share: float) -> int:
-    return round(BILLION * share)
-
-
 def _counted(pixels: ClassPixels, chosen: slice) -> Counts:
     both, either = pixels.both[:, chosen].astype(np.float64), pixels.either[:, chosen].astype(np.float64)
-    whole = mean_iou(both.sum(axis=0, keepdims=True), either.sum(axis=0, keepdims=True))
+
+    def value(weights: Wide) -> Wide:
+        return mean_iou(weights @ both, weights @ either)
+
+    whole = float(value(np.ones((1, len(both))))[0]) if either.any() else 0.0
     return Counts(
-        hits=np.rint(BILLION * mean_iou(both, either)).astype(np.int64),
+        hits=np.rint(BILLION * np.nan_to_num(mean_iou(both, either))).astype(np.int64),
         out_of=np.where(either.any(axis=1), BILLION, 0).astype(np.int64),
-        total=(_in_billionths(float(whole[0])), BILLION if either.any() else 0),
+        total=(round(BILLION * whole), BILLION if either.any() else 0),
+        weighted=value,
     )
-
-
-def _resampled(  # noqa: PLR0917 - the metric's name and classes, and what each metric is given
-    name: str,
-    chosen: slice,
-    answers: Answers,
-    labels: ArrayLabels,
-    reference: Answers,
-    sources: npt.NDArray[np.intp] | None = None,
-) -> tuple[float, float] | None:
-    sums = [
-        (pixels.both[:, chosen].astype(np.float64), pixels.either[:, chosen].astype(np.float64))
-        for pixels in (_pixels(name, answers, labels), _pixels(name, reference, labels))
-    ]
-
-    def change(weights: Wide) -> Wide:
-        now, before = (mean_iou(weights @ both, weights @ either) for both, either in sums)
-        return now - before
-
-    return weighted_interval(change, len(answers), sources)
 
 
 def _iou_metric(name: str, title: str, chosen: slice) -> Metric:
@@ -179,7 +157,6 @@ def _iou_metric(name: str, title: str, chosen: slice) -> Metric:
         against=Against.LABELS,
         count=count,
         proportion=False,
-        resampled=functools.partial(_resampled, name, chosen),
         array_labels=True,
     )
 

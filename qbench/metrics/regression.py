@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from qbench.metrics.answers import AnswerKind, Answers, IntegerAnswers, Outputs, answer_words
 from qbench.metrics.metric import BILLION, ArrayLabels, Counts, Metric
-from qbench.metrics.resampling import Wide, weighted_interval
+from qbench.metrics.resampling import Wide
 from qbench.metrics.scores import Against, Direction
 
 
@@ -118,28 +118,16 @@ def _count_relative(answers: Answers, labels: ArrayLabels, _reference: Answers |
 # The root is that of the mean over all samples; a sample is better or worse by the root of its own mean.
 
 
-def _squares(answers: Answers, labels: ArrayLabels) -> tuple[Wide, Wide]:
-    y, right = _pair("rmse", answers, labels)
-    return np.asarray(((y - right) ** 2).mean(axis=1)), right
-
-
 def _count_squared(answers: Answers, labels: ArrayLabels, _reference: Answers | None) -> Counts:
-    squares, right = _squares(answers, labels)
+    y, right = _pair("rmse", answers, labels)
+    squares = ((y - right) ** 2).mean(axis=1)
+
+    def value(weights: Wide) -> Wide:
+        return np.asarray(np.sqrt(weights @ squares / weights.sum(axis=1)))
+
     alone = _counted(np.sqrt(squares), right)
-    whole = _in_parts(np.sqrt(squares.mean(keepdims=True)), right)
-    return Counts(alone.hits, alone.out_of, total=(int(whole[0]), _parts(right)[0]))
-
-
-def _resampled_root(
-    answers: Answers, labels: ArrayLabels, reference: Answers, sources: npt.NDArray[np.intp] | None = None
-) -> tuple[float, float] | None:
-    now, before = (_squares(each, labels)[0] for each in (answers, reference))
-
-    def change(weights: Wide) -> Wide:
-        drawn = weights.sum(axis=1)
-        return np.asarray(np.sqrt(weights @ now / drawn) - np.sqrt(weights @ before / drawn))
-
-    return weighted_interval(change, len(answers), sources)
+    whole = _in_parts(value(np.ones((1, len(squares)))), right)
+    return Counts(alone.hits, alone.out_of, total=(int(whole[0]), _parts(right)[0]), weighted=value)
 
 
 MAE = Metric(
@@ -161,7 +149,6 @@ RMSE = Metric(
     unit="",
     proportion=False,
     array_labels=True,
-    resampled=_resampled_root,
 )
 MAPE = Metric(
     name="mape",
@@ -270,21 +257,14 @@ def _count_ordered(answers: Answers, labels: ArrayLabels, _reference: Answers | 
     y, right = (_Ranks(each) for each in _gradings(answers, labels))
     n = len(answers)
     once = np.ones((1, n))
-    whole = float(rank_correlations(y, right, once)[0])
     apart = np.rint(2 * np.abs(y.of(once)[0] - right.of(once)[0])).astype(np.int64)
-    return Counts(2 * n - apart, np.full(n, 2 * n, np.int64), total=(round(BILLION * whole), BILLION))
-
-
-def _resampled_order(
-    answers: Answers, labels: ArrayLabels, reference: Answers, sources: npt.NDArray[np.intp] | None = None
-) -> tuple[float, float] | None:
-    (now, right), (before, _) = (_gradings(each, labels) for each in (answers, reference))
-    ours, theirs, graded = _Ranks(now), _Ranks(before), _Ranks(right)
-
-    def change(weights: Wide) -> Wide:
-        return rank_correlations(ours, graded, weights) - rank_correlations(theirs, graded, weights)
-
-    return weighted_interval(change, len(answers), sources)
+    whole = float(rank_correlations(y, right, once)[0])
+    return Counts(
+        2 * n - apart,
+        np.full(n, 2 * n, np.int64),
+        total=(round(BILLION * whole), BILLION),
+        weighted=lambda weights: rank_correlations(y, right, weights),
+    )
 
 
 SPEARMAN = Metric(
@@ -296,5 +276,4 @@ SPEARMAN = Metric(
     unit="",
     proportion=False,
     array_labels=True,
-    resampled=_resampled_order,
 )
