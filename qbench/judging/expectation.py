@@ -47,7 +47,9 @@ class Accepted:
     executed_macs: float | None = None
 
     def is_worse(self, measurement: Measurement) -> bool:
-        """Whether some metric of ``measurement`` is worse than here."""
+        """Whether some metric of ``measurement`` is worse than here; not known of a part of the samples."""
+        if measurement.stopped is not None:
+            return False
         sign = {Direction.HIGHER: 1, Direction.LOWER: -1}
         both = (score for score in measurement.scores if score.metric in self.metrics)
         return any(sign[score.direction] * (score.hits - self.metrics[score.metric]) < 0 for score in both)
@@ -58,7 +60,12 @@ class Accepted:
         return before is not None and now is not None and now < before - _ROUNDING
 
     def gains(self, measurement: Measurement) -> list[tuple[Score, int]]:
-        """The scores against labels that it has too, each with how many units ``measurement`` is better in it."""
+        """The scores against labels that it has too, each with how many units ``measurement`` is better in it.
+
+        None of a part of the samples.
+        """
+        if measurement.stopped is not None:
+            return []
         both = [s for s in measurement.scores if s.against is Against.LABELS and s.metric in self.metrics]
         better = {Direction.HIGHER: 1, Direction.LOWER: -1}
         return [(s, better[s.direction] * (s.hits - self.metrics[s.metric])) for s in both]

@@ -488,10 +488,11 @@ def approve_run(bench: Bench, cells: Sequence[tuple[PlannedCell, Measurement]]) 
 
 
 def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
-    """``planned`` as a cell that can be run and judged again under another schema, as the search for a repair does.
+    """``planned`` as a cell that can be run and judged again under another schema, as a search for a repair does.
 
-    It has the suite's tolerance, limits and stored reference, and all of its samples. The quarantine file and the
-    least share of integer operations are ignored: the search asks for good numbers, and reports the share separately.
+    It has the suite's tolerance, limits and stored reference, and all of its samples, run once. The quarantine
+    file and the least share of integer operations are ignored: the search asks for good numbers, and reports the share
+    separately.
 
     Args:
         bench: of the suite. planned: the cell.
@@ -513,7 +514,7 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
         )
 
     return RepeatableCell(
-        request=bench.request(planned),
+        request=replace(bench.request(planned), repeats=1, stop=None),
         judge=judged,
         rules=digest_plain(
             [

@@ -1,5 +1,7 @@
 """Runs of one cell in another order and other batches: what the engine gets, and what is compared."""
 
+import dataclasses
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -165,3 +167,88 @@ def test_rows_of_answers_keep_what_each_sample_has():
     assert picked.ids.tolist() == [[6, 7, 8], [0, 1, 2]]
     assert picked.scores.tolist() == [[6, 7, 8], [0, 1, 2]]
     assert picked.tied.tolist() == [False, True]
+
+
+# Cells that end early.
+
+
+def stopping(tmp_path, sources, *, task=None, labels=None, decision=None, tolerance=0.3):
+    """The request of a cell whose answers are all right, with 320 samples of these ``sources``."""
+    from qbench.backends import as_backend
+    from qbench.evaluation import Request
+    from qbench.judging import Cell, Rules, StopRule, Tolerance
+
+    data = points("many", len(sources), labels=False).with_sources(sources)
+    net = ZooModel(
+        id="net", graphs={"model": network}, preprocess=ReadyArray(), task=task or Classification(), origin="drawn"
+    )
+    bare = Subject(model=net, data={"many": data}, metrics=(), calibration=points("spare", 8))
+    found = SubjectArtifacts(bare, Cache(tmp_path), get_backend("ort-cpu"), "here").reference()["many"].ids[:, 0]
+    data = dataclasses.replace(data, labels=tuple((int(one),) for one in found))
+    subject = dataclasses.replace(bare, data={"many": data}, metrics=(MetricUse("top1", get_metric("top1"), "many"),))
+    shared = SubjectArtifacts(subject, Cache(tmp_path), get_backend("ort-cpu"), "here")
+    rules = Rules() if decision is None else Rules(decision=decision)
+    return Request(
+        cell=Cell("s", "net", "ort-cpu", "given"),
+        shared=shared,
+        backend=as_backend("ort-cpu"),
+        schema=None,
+        reference=shared.reference(),
+        environment=HERE,
+        stop=StopRule(tolerance=Tolerance(tolerance), rules=rules),
+    )
+
+
+def run(request):
+    from contextlib import ExitStack
+
+    from qbench.evaluation.artifacts import prepare_runners
+    from qbench.evaluation.sequential import run_until_decided
+
+    shared = request.shared
+    with ExitStack() as stack:
+        runners = prepare_runners(request.backend, shared.graphs, stack, threads=1)
+        samples = {name: shared.samples(data) for name, data in request.subject.data.items()}
+        return run_until_decided(request, runners, samples, request.reference)
+
+
+def test_whole_sources_are_drawn_in_an_order_of_their_own(tmp_path):
+    sources = [f"s{i // 5}" for i in range(320)]
+    request = stopping(tmp_path, sources)
+    done = run(request)
+    rows = done.rows["many"]
+    assert len(rows) == done.stopped.samples["many"] < 320
+    for source in {sources[row] for row in rows}:
+        assert {row for row in rows if sources[row] == source} == {i for i in range(320) if sources[i] == source}
+    assert list(rows) != sorted(rows)
+    assert run(request).rows == done.rows
+    expected = request.reference["many"].ids[list(rows)]
+    assert np.array_equal(done.answers["many"].ids, expected)
+
+
+def test_few_large_sources_decide_later_than_as_many_samples_of_their_own(tmp_path):
+    alone = run(stopping(tmp_path, [f"s{i}" for i in range(320)], decision=_ci(), tolerance=0.1))
+    together = run(stopping(tmp_path, [f"s{i // 40}" for i in range(320)], decision=_ci(), tolerance=0.1))
+    assert alone.stopped is not None
+    assert together.stopped is None
+    request = stopping(tmp_path, [f"s{i // 40}" for i in range(320)])
+    assert np.array_equal(together.answers["many"].ids, request.reference["many"].ids)  # in the order of the data
+
+
+def _ci():
+    from qbench.judging import DecisionRule
+    from qbench.judging.statistics import Decision
+
+    return Decision(DecisionRule.CI)
+
+
+def test_tasks_that_compare_samples_and_float_cells_are_run_whole(tmp_path):
+    from qbench.evaluation.sequential import can_stop
+    from qbench.judging import Cell
+
+    sources = [f"s{i}" for i in range(320)]
+    request = stopping(tmp_path, sources)
+    assert can_stop(request, request.reference)
+    assert not can_stop(stopping(tmp_path, sources, task=NearestNeighbour()), request.reference)
+    for other in ({"cell": Cell("s", "net", "ort-cpu", "fp32")}, {"repeats": 2}, {"stop": None}):
+        assert not can_stop(dataclasses.replace(request, **other), request.reference)

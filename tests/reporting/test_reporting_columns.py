@@ -1,6 +1,7 @@
 """The one list of columns: keys are unique, tables name known ones, fields about a metric are neighbours, and what
 columns read is what reports keep."""
 
+import dataclasses
 from statistics import NormalDist
 
 import pytest
@@ -81,6 +82,17 @@ def test_a_report_takes_the_strictest_margin_and_the_median_effect_of_a_model():
     (rate,) = data_powers([read_cell(structs.replace(FAILED, metrics={"wer": WER}, gates=(WER_GATE,), tolerance=0.02))])
     assert rate.error == pytest.approx(0.03 / (2 * NormalDist().inv_cdf(0.95)))
     assert rate.margin == pytest.approx(0.02 * 0.25)  # a margin under one sample has no limit
+
+
+def test_runs_that_differ_are_a_range_of_counts():
+    assert columns.COLUMNS["runs"].text(CELL) == ""
+    repeats = Repeats(
+        runs=3,
+        differing={"data": 9},
+        metrics={CELL.lead.name: MetricNoise(hits=(1774, 1771, 1773), out_of=(2000,) * 3, pairs=9)},
+    )
+    noisy = dataclasses.replace(CELL, record=structs.replace(CELL.record, repeats=repeats))
+    assert columns.COLUMNS["runs"].text(noisy) == "1,771 to 1,774 in 3 runs"
 
 
 def test_a_cell_without_numbers_has_empty_fields_and_words_in_their_place():
