@@ -53,7 +53,7 @@ PAIRS = st.integers(2, 24).flatmap(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(PAIRS, st.integers(1, 24), st.integers(1, 24))
 @example(([0.0, 5.0], [5.0, 0.0]), 1, 1)
 @example(([12.0, -12.0, -12.0], [-12.0, 12.0, 12.0]), 1, 2)
@@ -89,7 +89,9 @@ def test_the_lower_bound_is_reached_by_equal_tails(pair, tail, rest_p, rest_q):
     if p[:size].min() <= p[size] or q[:size].min() <= q[size]:
         return  # then the k best are others
     (low,), _ = kl_bounds(truncated([p], size), truncated([q], size))
-    assert low == pytest.approx(scalar_kl(p, q), abs=20 * ROUNDING, rel=1e-4)
+    # by as much less as both masses outside are widened, to first order in each
+    widened = ROUNDING * (rest_p / rest_q + abs(1 + math.log(rest_p / rest_q)))
+    assert low == pytest.approx(scalar_kl(p, q), abs=1.1 * widened + 1e-9)
 
 
 def test_caps_raise_the_lower_bound():
