@@ -73,6 +73,37 @@ def open_log(path: Path, choices: Choices) -> ForeignLog:
     return readers[path.suffix](path, choices, doing)
 
 
+def joined(logs: Sequence[tuple[str, ForeignLog]]) -> ForeignLog:
+    """One log of several, each with its path; the ids of several begin with what was answered: ``sums/3``.
+
+    Raises:
+        InputError: they come from different tools, or two are of one task.
+    """
+    (path, first), *others = logs
+    if not others:
+        return first
+    tasks = [log.header.data.id for _, log in logs]
+    for name, log in others:
+        if log.header.provenance != first.header.provenance or tasks.count(log.header.data.id) > 1:
+            raise _refused(
+                f"Importing '{name}' with '{path}'",
+                f"the task '{log.header.data.id}' by '{log.header.provenance.tool}'",
+                f"another task than the others, by '{first.header.provenance.tool}' too",
+                "Import logs of one run together, and others alone.",
+            )
+    notes: list[str] = []
+
+    def records() -> Iterator[AnswerRecord]:
+        for task, (_, log) in zip(tasks, logs, strict=True):
+            for record in log.records:
+                yield msgspec.structs.replace(record, id=f"{task}/{record.id}")
+            notes.extend(log.notes)
+
+    lower = list(dict.fromkeys(name for _, log in logs for name in log.header.lower))
+    header = msgspec.structs.replace(first.header, data=DataMark(id="+".join(tasks)), lower=lower)
+    return ForeignLog(header, records(), notes)
+
+
 def _refused(doing: str, found: str, expected: str, remedy: str) -> InputError:
     return InputError(doing, found=found, expected=expected, remedy=remedy)
 

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench import``."""
     parser.add_argument(
-        "log",
+        "logs",
         metavar="FROM",
-        help="lm-eval's samples (.jsonl of --log_samples), a log of Inspect (.eval, .json), or a table (.csv)",
+        nargs="+",
+        help="lm-eval's samples (.jsonl of --log_samples), a log of Inspect (.eval, .json), or a table (.csv); of "
+        "several, such as all subjects of MMLU, the ids begin with the task",
     )
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the file of answers to write (.jsonl)")
     parser.add_argument("--filter", metavar="F", default="", help="of lm-eval, the filter whose answers are taken")
@@ -48,21 +50,22 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: the log cannot be read, or the file not be written.
     """
-    from qbench.cli.foreign_logs import Choices, open_log
+    from qbench.cli.foreign_logs import Choices, joined, open_log
     from qbench.metrics import answer_lines, open_answers
     from qbench.storage import require_writable, staged_files
 
     output = Path(arguments.output)
     if output.suffix != ".jsonl":
         raise InputError(
-            f"Importing '{arguments.log}'",
+            f"Importing '{arguments.logs[0]}'",
             found=f"-o {arguments.output}",
             expected="a name that ends in .jsonl",
             remedy="Name the file of answers: -o answers.jsonl.",
         )
     require_writable(output)
     columns = _columns(arguments.columns)
-    log = open_log(Path(arguments.log), Choices(filter=arguments.filter, source=arguments.source, columns=columns))
+    choices = Choices(filter=arguments.filter, source=arguments.source, columns=columns)
+    log = joined([(text, open_log(Path(text), choices)) for text in arguments.logs])
     header = _described(log.header, arguments)
     count = 0
 
@@ -76,7 +79,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         staged = folder / output.name
         with staged.open("wb") as file:
             file.writelines(answer_lines(header, counting()))
-        _check(staged, arguments.log)
+        _check(staged, arguments.logs[0])
     for note in log.notes:
         say(note)
     first = next(open_answers(output).records())
@@ -90,13 +93,22 @@ def _check(path: Path, log: str) -> None:
 
     seen: set[str | int] = set()
     twice: str | int | None = None
+    is_empty = False
     try:
         for record in open_answers(path).records():
+            is_empty = record.answer is None and not record.metrics
             twice = record.id if record.id in seen else twice
             seen.add(record.id)
     except InputError as error:
         doing = error.doing.replace(f"Reading the answers '{path}'", f"Importing '{log}'")
         raise InputError(doing, found=error.found, expected=error.expected, remedy=error.remedy) from error
+    if is_empty:
+        raise InputError(
+            f"Importing '{log}'",
+            found="no answer, and no metric that is a number for each sample",
+            expected="one of them, for samples to be compared",
+            remedy="Import a task whose metric is a mean over samples, or a table with one.",
+        )
     if twice is not None:
         raise InputError(
             f"Importing '{log}'",

@@ -30,7 +30,7 @@ def imported(tmp_path, monkeypatch, qbench):
     monkeypatch.chdir(tmp_path)
 
     def run(name, *more):
-        code, out, err = qbench("import", name, "-o", "answers.jsonl", *more)
+        code, out, err = qbench("import", "-o", "answers.jsonl", name, *more)
         path = tmp_path / "answers.jsonl"
         if code:
             assert not path.exists()
@@ -64,6 +64,28 @@ def test_lm_evals_filters_metrics_and_hashes(tmp_path, imported):
     assert [record["source"] for record in records] == ["page 0", "page 0", "page 1", "page 1"]
     assert records[3]["answer"] == "7"
     assert len({record["content"] for record in records}) == 4
+
+
+def test_several_tasks_become_one_file(tmp_path, imported):
+    for task in ("sums", "products"):
+        write_lines(tmp_path / f"samples_{task}_x.jsonl", [lm_line(doc, acc=1.0) for doc in range(3)])
+    names = ("samples_sums_x.jsonl", "samples_products_x.jsonl")
+    header, _, records = imported(*names)
+    assert [record["id"] for record in records] == [
+        f"{task}/{doc}" for task in ("sums", "products") for doc in range(3)
+    ]
+    assert header["data"]["id"] == "sums+products"
+    (tmp_path / "answers.jsonl").unlink()
+    assert "'sums'" in imported(names[0], names[0])[1]
+    write_archive(tmp_path / "log.eval", inspect_log())
+    assert "inspect_ai" in imported(names[0], "log.eval")[1]
+
+
+def test_a_log_without_anything_to_compare_is_refused(tmp_path, imported):
+    write_lines(tmp_path / "wiki.jsonl", [lm_line(0, answer=[["-1.5", "False"]], word_perplexity=[-12.5, 4])])
+    code, err, _ = imported("wiki.jsonl")
+    assert code == 2
+    assert "no metric that is a number" in err
 
 
 def test_lm_evals_multiple_choice_answers_with_the_best(tmp_path, imported):
