@@ -15,18 +15,19 @@ from qbench.metrics.scores import Clusters
 # n samples of G sources; b of them count no more, c only now. Source g has n_g samples, and the sum s_g of its changes;
 # the change of the share, d = Σ s_g / n, is a ratio of sums.
 #
-#     S = G/(G−1) Σ (s_g − n_g d)² / (b + c − n d²)    the design effect that the sources show (Cochran 1977, ch. 6)
+#     V = G/(G−1) Σ (s_g − n_g d)² / n²                the variance of d between sources (CR1; Cochran 1977, chapter 6)
+#     S = V n² / (b + c − n d²)                        the design effect that the sources show, at least 1
 #     W = Σ n_g² / n                                   that of sources whose samples all change alike
 #     D = (b + c + λ W) / ((b + c)/S + λ)              what is taken: S where many sources changed, W where none did
 #     E = D (t/z)²                                     t: Student's, of ν degrees of freedom
 #
 # The paired intervals are those of b/E, c/E and n/E (Rao and Scott, Biometrics 48:577, 1992; with t: Korn and Graubard,
-# Survey Methodology 24:193, 1998). λ = 6 S / (b + c): sources that change as a whole, which a sample with few changes
+# Survey Methodology 24:193, 1998). λ = 8 S / (b + c): sources that change as a whole, which a sample with few changes
 # may not have met. ν = (Σ v_g)² / Σ v_g² − 1 (Satterthwaite), v_g the variance of s_g by D: G − 1 for equal sizes.
 # ``benchmarks/cluster_coverage.py`` compares this with others (``docs/evidence/clusters.md``).
 
-_UNMET = 6.0
-"""λ of one effective change: the least even number for which wrong PASS stays at 6 %."""
+_UNMET = 8.0
+"""λ of one effective change: so many that wrong PASS stays near 5 % (``docs/evidence/clusters.md``)."""
 _EXACT = 20_000_000
 """Steps for which the distribution of sign flips is counted exactly: about 20 ms."""
 _LEAST_FREEDOM = 0.5
@@ -128,19 +129,24 @@ def clustered(changes: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp]) -> 
     )
 
 
+def variance_between(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]) -> float:
+    """V = G/(G−1) Σ (s_g − n_g d)² / n², the variance of d = Σ s_g / n between two or more sources (CR1)."""
+    count, n = len(sizes), float(sizes.sum())
+    return count / (count - 1) * float(((sums - sizes * sums.sum() / n) ** 2).sum()) / (n * n)
+
+
 def design_effect(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float64], changed: int) -> tuple[float, float]:
     """D and ν of two or more sources.
 
     Args:
         sizes: (G,) samples of each. sums: (G,) of their changes. changed: b + c, how many samples changed.
     """
-    count, n = len(sizes), float(sizes.sum())
-    change = float(sums.sum()) / n
+    n = float(sizes.sum())
     whole = float((sizes**2).sum()) / n
-    within = changed - n * change * change
+    within = changed - float(sums.sum()) ** 2 / n
     effect = whole
     if within > 0:
-        seen = max(1.0, count / (count - 1) * float(((sums - sizes * change) ** 2).sum()) / within)
+        seen = max(1.0, variance_between(sizes, sums) * n * n / within)
         effective = changed / seen
         unmet = _UNMET / effective
         effect = (changed + unmet * whole) / (effective + unmet)

@@ -1,19 +1,21 @@
 """Samples that share sources: held to a scalar count, to McNemar's test and to scipy's Student distribution."""
 
 import itertools
+import math
 import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+import statsmodels.api as statsmodels
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from qbench.judging import Evidence, mcnemar_midp
 from qbench.judging.statistics import shown_by
 from qbench.metrics import AnswerKind, Answers, get_metric, paired_interval, score
-from qbench.metrics.clusters import clustered, design_effect, flip_midp, student_quantile
+from qbench.metrics.clusters import clustered, design_effect, flip_midp, student_quantile, variance_between
 
 
 def top1(now, before, sources):
@@ -89,7 +91,7 @@ def slow_effect(sources):
     if within:
         between = sum((gained - lost - size * change) ** 2 for size, lost, gained in sources)
         seen = max(Fraction(1), Fraction(count, count - 1) * between / within)
-        unmet = 6 * seen / changed
+        unmet = 8 * seen / changed
         effect = (changed + unmet * whole) / (changed / seen + unmet)
     alike = min(Fraction(1), (effect - 1) / (whole - 1)) if whole > 1 else Fraction(0)
     variances = [size * (1 + (size - 1) * alike) for size, _, _ in sources]
@@ -190,3 +192,32 @@ def sequences(n, edits):
         "labels": tuple(map(tuple, right.tolist())),
         "reference": Answers(right, kind=AnswerKind.SEQUENCE),
     }
+
+
+@settings(max_examples=20)
+@given(SOURCES)
+def test_the_variance_between_sources_is_that_of_cluster_robust_least_squares(sources):
+    changes, numbers = changes_of(*sources)
+    sizes = np.array([float(n) for n, _, _ in sources])
+    fitted = statsmodels.OLS(changes.astype(float), np.ones(len(changes)))
+    theirs = fitted.fit(cov_type="cluster", cov_kwds={"groups": numbers}).bse[0]
+    assert math.sqrt(variance_between(sizes, np.bincount(numbers, weights=changes))) == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.oracle
+@settings(max_examples=20)
+@given(SOURCES)
+def test_the_variance_between_sources_is_that_of_generalized_estimating_equations(sources):
+    changes, numbers = changes_of(*sources)
+    assume(len({*changes.tolist()}) > 1)
+    sizes = np.array([float(n) for n, _, _ in sources])
+    fitted = statsmodels.GEE(changes.astype(float), np.ones(len(changes)), groups=numbers).fit(cov_type="robust")
+    theirs = fitted.bse[0] ** 2 * len(sizes) / (len(sizes) - 1)
+    assert variance_between(sizes, np.bincount(numbers, weights=changes)) == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize(("losses", "gains"), [(5200, 5000), (7000, 6500), (165_000, 166_000), (300_000, 100)])
+def test_mcnemar_of_many_changes_is_scipys(losses, gains):
+    fewer, flips = min(losses, gains), losses + gains
+    theirs = 2 * scipy.stats.binom.cdf(fewer - 1, flips, 0.5) + scipy.stats.binom.pmf(fewer, flips, 0.5)
+    assert mcnemar_midp(losses, gains) == pytest.approx(theirs, rel=1e-8)
