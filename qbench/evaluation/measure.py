@@ -18,7 +18,7 @@ from qbench.evaluation.versus_backend import BackendComparison
 from qbench.graph import Form, constant_bytes, values_by_name
 from qbench.host import processor_class
 from qbench.judging import FP32, GIVEN, RECORDED, Calibrated, Cell, EnvironmentClass, Measurement
-from qbench.metrics import Against, Answers, Score, packed_answers, score
+from qbench.metrics import Against, Answers, Score, packed_answers, score, slice_scores
 from qbench.number_text import counted
 from qbench.storage import Cache
 from qbench.subjects import Dataset, Samples, task_answers
@@ -235,6 +235,8 @@ def measure_request(request: Request) -> Measurement:
             for use in subject.metrics
             if rival and use.metric.against is Against.LABELS and not use.metric.of_run
         ),
+        recovery=_recovery(request, answers) if request.recovers else (),
+        slices=_slices(request, answers, today) if request.slices else {},
     )
 
 
@@ -348,6 +350,56 @@ def _score(
             expected="a metric that counts what this model answers, and data that it can count",
             remedy=f"Choose {' or '.join(fitting)} instead.",
         ) from error
+
+
+def _recovery(request: Request, answers: Mapping[str, Answers]) -> tuple[Score, ...]:
+    """The scores against labels, counted against the fp32 run of today.
+
+    Raises:
+        InputError: there is no float model, or no metric against labels.
+    """
+    uses = _against_labels(request, "recovery")
+    if request.cell.is_given and request.shared.subject.given is None:
+        uses = []
+    run = request.shared.reference()
+    return tuple(_score(request, use, answers[use.data], run[use.data]) for use in uses)
+
+
+def _slices(
+    request: Request, answers: Mapping[str, Answers], reference: Mapping[str, Answers]
+) -> dict[str, tuple[Score, ...]]:
+    """The scores against labels of each part of the data.
+
+    Raises:
+        InputError: the data has no such parts, or there is no metric against labels.
+    """
+    found: dict[str, list[Score]] = {}
+    for use in _against_labels(request, "slices"):
+        data = request.subject.data[use.data]
+        scores = slice_scores(
+            use.metric,
+            answers[use.data],
+            labels=data.labels,
+            reference=reference[use.data],
+            slices=data.slices(request.slices),
+            name=use.name,
+            sources=data.drawn_from,
+        )
+        for name, one in scores.items():
+            found.setdefault(name, []).append(one)
+    return {name: tuple(scores) for name, scores in found.items()}
+
+
+def _against_labels(request: Request, key: str) -> list[MetricUse]:
+    uses = [use for use in request.subject.metrics if use.metric.against is Against.LABELS]
+    if not uses:
+        raise InputError(
+            f"Measuring '{request.cell}'",
+            found=f"'{key}', and no metric that counts against labels",
+            expected="one, in which something can be lost",
+            remedy=f"Add a metric such as top1, or leave '{key}' out.",
+        )
+    return uses
 
 
 def _digests(

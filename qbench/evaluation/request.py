@@ -37,6 +37,8 @@ class Request:
         rewriting: what runs behind the quantizer; None: nothing.
         comparator: the backend that a quantized cell is compared with; None: it is not compared.
         rival: a backend that runs the same quantized model on the same samples, which the cell must not be worse than.
+        recovers: whether the cell is counted against today's fp32 run, too.
+        slices: what samples are told apart by, ``class`` or a column of the data; empty: nothing.
         keeps_answers: whether the measurement carries the answers themselves.
         repeats: how many times the cell runs; with 1 it is not known whether its answers repeat. repeat_threads: of the
             runs after the first, in turn; empty: ``threads``.
@@ -55,6 +57,8 @@ class Request:
     threads: int = 1
     comparator: Comparator | None = None
     rival: Backend | None = None
+    recovers: bool = False
+    slices: str = ""
     keeps_answers: bool = False
     repeats: int = 1
     repeat_threads: tuple[int, ...] = ()

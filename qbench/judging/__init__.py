@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from qbench.judging.rules import Allowance as Allowance
     from qbench.judging.rules import Limit as Limit
     from qbench.judging.rules import QuarantineEntry as QuarantineEntry
+    from qbench.judging.rules import RelativeTo as RelativeTo
     from qbench.judging.rules import Rules as Rules
     from qbench.judging.rules import Stop as Stop
     from qbench.judging.rules import Tolerance as Tolerance

@@ -17,10 +17,10 @@ from qbench.judging.drift import (
     unequal_text,
 )
 from qbench.judging.expectation import Expectation, State, accepted_on, inherited, known_noise
-from qbench.judging.loss import judge_score, rival_gate, with_improvement
+from qbench.judging.loss import judge_score, recovery_gate, rival_gate, slice_gates, with_improvement
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Repeats, noise_of
-from qbench.judging.rules import QuarantineEntry, Rules, Tolerance
+from qbench.judging.rules import QuarantineEntry, RelativeTo, Rules, Tolerance
 from qbench.judging.sequential import stopped_gate
 from qbench.judging.verdict import (
     FAILING,
@@ -119,9 +119,14 @@ def judge(
     equality = None if compared is None or criterion is None else equality_gate(compared, criterion)
     is_unequal = equality is not None and equality.state is GateState.BROKEN
     executed = _executed_gate(measurement, rules)
-    others = tuple(gate for gate in (share, executed, equality) if gate is not None)
+    recovered = [recovery_gate(score, rules) for score in measurement.recovery]
+    others = tuple(gate for gate in (share, executed, equality, *recovered) if gate is not None)
     if expectation.state is not State.KNOWN:
         verdict = _without_reference(expectation, others, node_id)
+        lost = next((gate for gate in recovered if gate.state is GateState.BROKEN), None)
+        if lost is not None and not is_unequal:  # so is a loss against what fp32 scores today
+            text = f"{lost.detail.partition(';')[0]}; {verdict.headline}"
+            return replace(verdict, outcome=Outcome.FAILED, headline=one_line(text), rule=lost.rule)
         if compared is None or equality is None or not is_unequal:
             return verdict
         return replace(  # a difference from another backend is known without a baseline
@@ -144,13 +149,22 @@ def judge(
     calibration = calibration_gates(measurement, expectation, rules, moved)
     rivals = [rival_gate(score, rules) for score in measurement.rival]
     fallback = _fallback_gates(measurement, expectation, rules)
-    gates = (*scores, *others, *rivals, *calibration, *fallback, *_memory_gates(measurement, expectation, rules))
+    parts = slice_gates(measurement.slices, tolerance, rules)
+    gates = (
+        *scores,
+        *others,
+        *parts,
+        *rivals,
+        *calibration,
+        *fallback,
+        *_memory_gates(measurement, expectation, rules),
+    )
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
     rule = " and ".join(rules_of_loss) or tolerance.text
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
     worse = name is not None and expectation.accepted[name].is_worse(measurement)
     verdict = _by_gates(measurement, gates, rule, node_id, whole=expectation.whole, worse=worse, rival=rules.rival)
-    verdict = replace(verdict, moved=moved, tolerance=tolerance.value if expectation.stored else None)
+    verdict = replace(verdict, moved=moved, tolerance=_relative(tolerance) if expectation.stored else None)
     if stopped is not None:
         verdict = replace(verdict, headline=one_line(f"{verdict.headline}, {stopped.text}"))
     if repeats is not None and repeats.is_noisy:
@@ -172,6 +186,10 @@ def judge(
 def _noise_text(repeats: Repeats, rules: Rules, *, averaged: bool) -> str:
     where = f"repeats {rules.repeats} ({rules.repeats_rule})" if averaged else "the noise floor in the baseline"
     return f"the engine does not repeat its answers: {repeats.text}; {where}"
+
+
+def _relative(tolerance: Tolerance) -> float | None:
+    return tolerance.value if tolerance.relative_to is RelativeTo.SCORE else None
 
 
 def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
@@ -343,6 +361,9 @@ def _by_gates(
     elif broken.kind == "rival":
         outcome, headline = Outcome.FAILED, f"{broken.detail.partition(';')[0]}: {broken.rule}"
         remedy = remedies.worse_than(rival, measurement.cell.backend)
+    elif broken.kind in ("recovery", "slice"):
+        outcome, headline = Outcome.FAILED, f"{broken.detail.partition(';')[0]}: {broken.rule}"
+        remedy = remedies.failed(node_id, drifted=drifted, floor=False)
     elif broken.kind == "executed":
         outcome, headline = Outcome.FAILED, f"{broken.detail}: {broken.rule}"
         remedy = remedies.fell_to_float()

@@ -1,6 +1,7 @@
 """Margin, agreement floor and limits in whole numbers: how much worse than fp32 a cell may be."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from statistics import NormalDist
@@ -10,14 +11,17 @@ from qbench.judging.expectation import Expectation, inherited
 from qbench.judging.format import apart, valued
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Noise
-from qbench.judging.rules import Limit, Rules, Tolerance, exact
+from qbench.judging.rules import Limit, RelativeTo, Rules, Tolerance, exact
 from qbench.judging.statistics import (
+    ALPHA,
     POINT,
     Decision,
     DecisionRule,
     Evidence,
     LossEvidence,
+    beyond_margin_p,
     detectable_by_spread,
+    holm,
     interval_evidence,
     sample_text,
     samples_by_spread,
@@ -195,6 +199,86 @@ def rival_gate(score: Score, rules: Rules) -> Gate:
     proven = f", {PROVEN}" if gate.rule.endswith(PROVEN) else ""
     rule = f"no_worse_than {rules.rival} by {short_percent(margin.value)} ({margin.rule}){proven}"
     return replace(gate, kind="rival", rule=rule)
+
+
+def recovery_gate(score: Score, rules: Rules) -> Gate:
+    """Whether the cell reaches the share ``rules.recovery`` of what fp32 scores today.
+
+    Args:
+        score: against labels, counted against the answers of today's fp32 run.
+
+    Of a score: value ≥ recovery × fp32; of an error rate, where less is better: value ≤ (2 − recovery) × fp32. Decision
+    and statistics are those of a loss with that margin.
+    """
+    share = 1 - exact(rules.recovery or 0.0)
+    gate = loss_gate(score, Tolerance(float(share)) if share < 1 else _ANYTHING, rules.decision, against="today's fp32")
+    proven = f", {PROVEN}" if gate.rule.endswith(PROVEN) else ""
+    reached = f"{100 * score.value / score.reference_value:.2f} %" if score.reference_hits else "all"
+    return replace(
+        gate,
+        kind="recovery",
+        detail=f"{reached} recovered: {gate.detail}",
+        rule=f"recovery {short_percent(rules.recovery or 0.0)} ({rules.recovery_rule}){proven}",
+    )
+
+
+_ANYTHING = Tolerance(1.0, relative_to=RelativeTo.NOTHING)
+_LISTED_SLICES = 5
+
+
+def slice_gates(slices: Mapping[str, tuple[Score, ...]], tolerance: Tolerance, rules: Rules) -> tuple[Gate, ...]:
+    """One gate for each metric against labels: whether it lost more than ``tolerance`` admits in a slice of the data.
+
+    A slice loses too much where that is proven by the test of a loss, at 5 % for all slices together (Holm). Slices are
+    small, so that the counts alone decide none of them: by the decision ``point`` what is not proven passes, by ``ci``
+    it is inconclusive, and by ``strict`` each slice has to be proven to lose less.
+    """
+    metrics = dict.fromkeys(one.metric for scores in slices.values() for one in scores)
+    return tuple(_slice_gate(metric, slices, tolerance, rules) for metric in metrics)
+
+
+def _slice_gate(metric: str, slices: Mapping[str, tuple[Score, ...]], tolerance: Tolerance, rules: Rules) -> Gate:
+    named = {name: one for name, scores in slices.items() for one in scores if one.metric == metric}
+    margins = {name: tolerance.margin(one) / one.out_of for name, one in named.items()}
+    values = [beyond_margin_p(one, float(margins[name])) for name, one in named.items()]
+    beyond = [name for name, p in zip(named, holm(values), strict=True) if p <= ALPHA]
+    worst = min(
+        zip(values, named, strict=True), key=lambda pair: (pair[0], -named[pair[1]].drop / named[pair[1]].out_of)
+    )[1]
+    evidence = {name: shown_by(one, float(margins[name])) for name, one in named.items()}
+    unproven = [name for name, shown in evidence.items() if shown is None or shown.evidence is not Evidence.PASS]
+    state = GateState.BROKEN
+    if not beyond:
+        state = GateState.HOLDS
+        if unproven and rules.decision.by is DecisionRule.CI:
+            state = GateState.INCONCLUSIVE
+        elif unproven and rules.decision.by is DecisionRule.STRICT:
+            state = GateState.BROKEN
+    return Gate(
+        kind="slice",
+        metric=metric,
+        state=state,
+        detail=f"{_worst_text(named[worst], worst, margins[worst])}; {_proofs_text(len(named), beyond, len(unproven))}",
+        rule=f"slices by {rules.slices} ({rules.slices_rule}), {tolerance.of(metric).text}, Holm 5 %",
+        shown=evidence[worst],
+        decided=rules.decision.by,
+    )
+
+
+def _worst_text(score: Score, name: str, margin: Fraction) -> str:
+    return (
+        f"worst slice '{name}': {score.metric} {score.hits}/{score.out_of} = {valued(score, score.value)} against fp32 "
+        f"{score.reference_hits}/{score.out_of} = {valued(score, score.reference_value)}, {drop_text(score)}, margin "
+        f"{apart(score, float(margin))}"
+    )
+
+
+def _proofs_text(slices: int, beyond: Sequence[str], unproven: int) -> str:
+    many = counted(slices, "slice")
+    if not beyond:
+        return f"none of {many} is proven to lose more than its margin, {slices - unproven} to lose less"
+    listed = ", ".join(beyond[:_LISTED_SLICES]) + (", …" if len(beyond) > _LISTED_SLICES else "")
+    return f"{len(beyond)} of {many} proven to lose more than their margin: {listed}"
 
 
 def _state(score: Score, margin: Fraction, shown: LossEvidence | None, decision: Decision) -> GateState:

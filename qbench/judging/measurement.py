@@ -183,6 +183,8 @@ class Measurement:
         repeats: how the answers of further runs differ; None: the cell ran once.
         rival: the scores against labels, counted against the answers of the backend that the cell must not be worse
             than: its hits are ``reference_hits``. Empty: the suite names none. No record has them, only their gates.
+        recovery: the scores against labels, counted against today's fp32 run; empty: the suite sets none.
+        slices: part of the data → its scores against labels; empty: the suite names none. Records have their gates.
     """
 
     cell: Cell
@@ -210,6 +212,8 @@ class Measurement:
     stopped: Stopped | None = None
     drawn: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False)
     rival: tuple[Score, ...] = field(default=(), compare=False)
+    recovery: tuple[Score, ...] = field(default=(), compare=False)
+    slices: Mapping[str, tuple[Score, ...]] = field(default_factory=dict, compare=False)
 
     @property
     def planned_share(self) -> float:

@@ -3,6 +3,7 @@
 import datetime
 import enum
 import fnmatch
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -103,6 +104,9 @@ class Rules:
             accepted for its class gates.
         limits: metric, as the suite writes it → the limit of that distance; others are shown and do not gate.
         equivalents: groups of environment classes whose results are comparable (``cell.are_equivalent``).
+        recovery: the least share of today's fp32 score that a cell must reach, counted by the same rule; None: none.
+        slices: what samples are told apart by for the gate of the worst part: ``class`` or a column of the data; empty:
+            nothing.
         rival: the backend whose loss on the same samples that of the cell may exceed by ``rival_margin`` at most;
             empty: none.
         repeats: how many times a cell runs; ``repeats_rule`` names what set it. stop: when it ends.
@@ -122,24 +126,41 @@ class Rules:
     limits: Mapping[str, Limit] = field(default_factory=dict)
     rival: str = ""
     rival_margin: "Tolerance | None" = None
+    recovery: float | None = None
+    recovery_rule: str = "default"
+    slices: str = ""
+    slices_rule: str = "default"
     repeats: int = 1
     repeats_rule: str = "default"
     stop: Stop = Stop.ALL
 
     def __post_init__(self) -> None:
-        for name in ("integer_macs", "agreement", "ranges", "executed_macs"):
+        for name in ("integer_macs", "agreement", "ranges", "executed_macs", "recovery"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise ValueError(f"{name} = {value} is impossible: it is a share in [0, 1]")
 
 
-# How much loss a cell may show: one relative number, layered default < suite < model < cell.
+# How much loss a cell may show: one number, layered default < suite < model < cell.
 #
-# margin = tolerance × stored fp32 score, one-sided; for an error rate at least the metric's ``least_margin``. The
-# name of the layer is kept, so that every verdict can name where its number was set. ``Tolerance.margin`` is the only
-# place that computes a margin, in exact fractions: 0.76 − 0.755 ≤ 0.005 cannot go wrong.
+#     relative_to   margin of a score          margin of an error rate (0 is best)
+#     score         tolerance × fp32 score     tolerance × fp32 rate
+#     error         tolerance × (1 − score)    tolerance × fp32 rate
+#     nothing       tolerance                  tolerance
+#
+# One-sided; for an error rate at least the metric's ``least_margin``. The name of the layer is kept, so that every
+# verdict can name where its number was set. ``Tolerance.margin`` is the only place that computes a margin, in exact
+# fractions: 0.76 − 0.755 ≤ 0.005 cannot go wrong.
 
 DEFAULT_TOLERANCE = 0.005
+
+
+class RelativeTo(enum.Enum):
+    """What a tolerance is a share of."""
+
+    SCORE = "score"
+    ERROR = "error"
+    NOTHING = "nothing"
 
 
 def exact(share: float) -> Fraction:
@@ -149,20 +170,24 @@ def exact(share: float) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """``value`` is relative to the stored fp32 score; ``rule`` names the place that set it, e.g. ``suite smoke``.
+    """``value`` is a share of the stored fp32 score or error (``relative_to``), or a margin as it is.
 
-    ``by_metric``: metric, as the suite writes it → its own tolerance: 35 % more errors are not 35 % fewer hits.
+    ``rule`` names the place that set it, e.g. ``suite smoke``. ``by_metric``: metric, as the suite writes it → its own
+    tolerance: 35 % more errors are not 35 % fewer hits.
     """
 
     value: float = DEFAULT_TOLERANCE
     rule: str = "default"
     by_metric: Mapping[str, "Tolerance"] = field(default_factory=dict)
+    relative_to: RelativeTo = RelativeTo.SCORE
 
     def __post_init__(self) -> None:
-        if not 0 <= self.value < 1:
+        if self.relative_to is RelativeTo.SCORE and not 0 <= self.value < 1:
             raise ValueError(
                 f"a tolerance of {self.value} is impossible: it is a fraction in [0, 1), such as 0.05 for 5 %"
             )
+        if not 0 <= self.value < math.inf:
+            raise ValueError(f"a tolerance of {self.value} is impossible: it is 0 or more, such as 0.05 for 5 %")
 
     def of(self, metric: str) -> "Tolerance":
         """The tolerance of ``metric``."""
@@ -170,26 +195,39 @@ class Tolerance:
 
     def margin(self, score: Score) -> Fraction:
         """How many units (samples, edits) worse than the reference ``score`` may be."""
-        return max(self._relative(score), _least(score))
+        return max(self._own(score), _least(score))
 
     def margin_rule(self, score: Score) -> str:
         """What set the margin of ``score``: the tolerance, or the least margin of its metric where that is wider."""
-        if _least(score) > self._relative(score):
+        if _least(score) > self._own(score):
             return f"least margin {apart(score, score.least_margin)} (metric {score.metric.partition('@')[0]})"
         return self.of(score.metric).text
 
-    def _relative(self, score: Score) -> Fraction:
-        return exact(self.of(score.metric).value) * score.reference_hits
+    def _own(self, score: Score) -> Fraction:
+        own = self.of(score.metric)
+        units = {
+            RelativeTo.SCORE: score.reference_hits,
+            RelativeTo.ERROR: score.reference_errors,
+            RelativeTo.NOTHING: score.out_of,
+        }
+        return exact(own.value) * units[own.relative_to]
 
     @property
     def text(self) -> str:
-        """``tolerance 0.5 % (suite smoke)``."""
-        return f"tolerance {short_percent(self.value)} ({self.rule})"
+        """``tolerance 0.5 % (suite smoke)``, ``tolerance 10 % of the error (…)``, ``tolerance 0.01 absolute (…)``."""
+        if self.relative_to is RelativeTo.NOTHING:
+            return f"tolerance {self.value:g} absolute ({self.rule})"
+        of_error = " of the error" if self.relative_to is RelativeTo.ERROR else ""
+        return f"tolerance {short_percent(self.value)}{of_error} ({self.rule})"
 
     @property
     def numbers(self) -> dict[str, float]:
         """Its numbers without the places that set them, for digests; the key ``""`` is for all other metrics."""
-        return {"": self.value} | {metric: one.value for metric, one in self.by_metric.items()}
+        every = {"": self, **self.by_metric}
+        return {metric + _UNITS[one.relative_to]: one.value for metric, one in every.items()}
+
+
+_UNITS = {RelativeTo.SCORE: "", RelativeTo.ERROR: " of the error", RelativeTo.NOTHING: " absolute"}
 
 
 def _least(score: Score) -> Fraction:

@@ -229,6 +229,45 @@ def benjamini_hochberg(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
+def holm(values: Sequence[float]) -> tuple[float, ...]:
+    """The p of each of ``values``, in their order, adjusted so that 5 % is the chance of any false alarm among all.
+
+    p₍ᵢ₎ = max over j ≤ i of (m − j + 1) p₍ⱼ₎, for the m values in rising order: Holm, Scand J Stat 6:65 (1979). That
+    holds whatever the tests share.
+
+    Raises:
+        ValueError: one of them is no probability.
+    """
+    if not all(0 <= value <= 1 for value in values):
+        raise ValueError("a p-value lies between 0 and 1")
+    adjusted, most = [1.0] * len(values), 0.0
+    for before, place in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        most = max(most, min(1.0, (len(values) - before) * values[place]))
+        adjusted[place] = most
+    return tuple(adjusted)
+
+
+def beyond_margin_p(score: Score, margin: float) -> float:
+    """One-sided p of "the loss is ``margin``, a fraction, or less": small where more was lost; below 5 % it is FAIL.
+
+    1 where the sample of ``score`` shows nothing: it is from one source, or its metric has no interval.
+    """
+    clusters = score.clusters
+    if clusters is not None and clusters.sources == 1:
+        return 1.0
+    if score.proportion and score.out_of == score.n:
+        if margin >= 1:
+            return 1.0
+        effect = 1.0 if clusters is None else clusters.effect
+        counts = score.losses / effect, score.gains / effect, score.n / effect
+        return NormalDist().cdf(tango_statistic(*counts, -margin, less=_HALF_A_SAMPLE))
+    if score.interval is None:
+        return 1.0
+    spread = spread_of(*score.interval)
+    beyond = score.drop / score.out_of - margin
+    return NormalDist().cdf(-beyond / spread) if spread else float(beyond <= 0)
+
+
 # The evidence and the power of the sample of one score.
 #
 # A share of right samples is judged by its losses and gains (``margin_evidence``), any other metric by the paired
@@ -323,10 +362,10 @@ def _of_one_source() -> LossEvidence:
 def _by_counts(score: Score, margin: float) -> LossEvidence:
     clusters = score.clusters
     if clusters is None:
-        effect, midp, interval = 1.0, mcnemar_midp(score.losses, score.gains), "Bonett-Price 95 %"
+        effect, seen, midp, interval = 1.0, 1.0, mcnemar_midp(score.losses, score.gains), "Bonett-Price 95 %"
         low, high = paired_interval(score.losses, score.gains, score.n, method="bonett-price")
     else:
-        effect, midp, interval = clusters.effect, clusters.p, "Bonett-Price 95 % by source"
+        effect, seen, midp, interval = clusters.effect, clusters.seen, clusters.p, "Bonett-Price 95 % by source"
         low, high = _better_is_more(score, clusters.shown)
     share, drop = changed_share(score.losses, score.gains, score.n), score.drop / score.out_of
     evidence = margin_evidence(score.losses, score.gains, score.n, margin, effect=effect)
@@ -338,8 +377,8 @@ def _by_counts(score: Score, margin: float) -> LossEvidence:
         interval=interval,
         midp=midp,
         detectable=detectable_drop(share, score.n / effect),
-        needed=None if needed is None else math.ceil(needed * effect),
-        deciding=samples_deciding(share * effect, drop, margin, score.n) if evidence is Evidence.INCONCLUSIVE else None,
+        needed=None if needed is None else math.ceil(needed * seen),
+        deciding=samples_deciding(share * seen, drop, margin, score.n) if evidence is Evidence.INCONCLUSIVE else None,
     )
 
 

@@ -46,7 +46,7 @@ class GateState(enum.Enum):
     INCONCLUSIVE = "inconclusive"  # by the decision "ci": too few samples to decide
 
 
-FAILING = ("loss", "floor", "limit", "equality", "rival", "executed")
+FAILING = ("loss", "floor", "limit", "equality", "rival", "executed", "recovery", "slice")
 """The gates that fail a cell, whatever was accepted for it."""
 
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from qbench.metrics.metric import Labels as Labels
     from qbench.metrics.metric import Metric as Metric
     from qbench.metrics.metric import score as score
+    from qbench.metrics.metric import slice_scores as slice_scores
     from qbench.metrics.paired import Interval as Interval
     from qbench.metrics.paired import Method as Method
     from qbench.metrics.paired import paired_interval as paired_interval

@@ -115,7 +115,8 @@ def clustered(changes: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp]) -> 
         return _of_one_source(n)
     sums = np.bincount(numbers, weights=changes).astype(np.float64)
     fewer, more = int((changes < 0).sum()), int((changes > 0).sum())
-    effect, freedom = design_effect(sizes.astype(np.float64), sums, fewer + more)
+    weights = sizes.astype(np.float64)
+    effect, freedom = design_effect(weights, sums, fewer + more)
     decides, shows = (effect * _wider(confidence, freedom) for confidence in (CONFIDENCE, _SHOWN))
     # without a change, or with nothing else, the variance is that of one change more
     spread = max(fewer + more - (more - fewer) ** 2 / n, 1 - 1 / n)
@@ -126,6 +127,7 @@ def clustered(changes: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp]) -> 
         shown=paired_interval(fewer, more, n, method="bonett-price", effect=shows),
         p=flip_midp(sums.astype(np.int64)),
         error=math.sqrt(spread * effect) / n,
+        seen=seen_effect(weights, sums, fewer + more),
     )
 
 
@@ -135,24 +137,27 @@ def variance_between(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float6
     return count / (count - 1) * float(((sums - sizes * sums.sum() / n) ** 2).sum()) / (n * n)
 
 
+def seen_effect(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float64], changed: int) -> float:
+    """S, at least 1; where nothing changed, or all samples did alike, W. Arguments are as of ``design_effect``."""
+    n = float(sizes.sum())
+    within = changed - float(sums.sum()) ** 2 / n
+    return max(1.0, variance_between(sizes, sums) * n * n / within if within > 0 else float((sizes**2).sum()) / n)
+
+
 def design_effect(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float64], changed: int) -> tuple[float, float]:
     """D and ν of two or more sources.
 
     Args:
         sizes: (G,) samples of each. sums: (G,) of their changes. changed: b + c, how many samples changed.
     """
-    n = float(sizes.sum())
-    whole = float((sizes**2).sum()) / n
-    within = changed - float(sums.sum()) ** 2 / n
-    effect = whole
-    if within > 0:
-        seen = max(1.0, variance_between(sizes, sums) * n * n / within)
+    whole = float((sizes**2).sum() / sizes.sum())
+    effect = seen = seen_effect(sizes, sums, changed)
+    if changed:
         effective = changed / seen
         unmet = _UNMET / effective
         effect = (changed + unmet * whole) / (effective + unmet)
     alike = min(1.0, (effect - 1) / (whole - 1)) if whole > 1 else 0.0
-    variances = sizes * (1 + (sizes - 1) * alike)
-    return effect, max(float(variances.sum()) ** 2 / float((variances**2).sum()) - 1, _LEAST_FREEDOM)
+    return effect, _freedom(sizes * (1 + (sizes - 1) * alike))
 
 
 def resampled(
@@ -162,10 +167,12 @@ def resampled(
 
     ``rows`` (n, 4): hits and out_of now, hits and out_of before, of every sample. ``numbers``: as of ``clustered``.
     """
-    count = int(numbers.max()) + 1
+    sizes = np.bincount(numbers)
+    count = len(sizes)
     if count == 1:
         return _of_one_source(len(rows))
-    low, high = (quantile_of(confidence, count) for confidence in (CONFIDENCE, _SHOWN))
+    freedom = _freedom_of(sizes)
+    low, high = (student_quantile((1 + confidence) / 2, freedom) for confidence in (CONFIDENCE, _SHOWN))
     error = (interval[1] - interval[0]) / (2 * low)
     now, out_of, before, out_of_before = rows.sum(axis=0).astype(np.float64)
     parts = (rows[:, 0] - rows[:, 1] * now / out_of) / out_of
@@ -177,23 +184,29 @@ def resampled(
         effect=max(1.0, between / alone) if alone else 1.0,
         interval=interval,
         shown=(change + (interval[0] - change) * high / low, change + (interval[1] - change) * high / low),
-        p=2 * student_above(abs(change) / error, count - 1) if error else 1.0,
+        p=2 * student_above(abs(change) / error, freedom) if error else 1.0,
         error=error,
     )
 
 
-def widened(interval: tuple[float, float], change: float, count: int) -> tuple[float, float]:
-    """The 90 % ``interval`` of ``change`` by resampling ``count`` sources, widened to what so few can prove.
+def widened(interval: tuple[float, float], change: float, numbers: npt.NDArray[np.intp]) -> tuple[float, float]:
+    """The 90 % ``interval`` of ``change`` by resampling two or more sources, widened to what so few can prove.
 
-    Resampled sums vary too little by (G − 1)/G, and t counts instead of z (Hesterberg, Am Stat 69:371, 2015).
+    Resampled sums vary too little by (G − 1)/G, and t counts instead of z (Hesterberg, Am Stat 69:371, 2015), with the
+    degrees of freedom of sources of these sizes whose samples change alike.
     """
-    factor = _wider(CONFIDENCE, count - 1) ** 0.5 * math.sqrt(count / (count - 1))
+    sizes = np.bincount(numbers)
+    factor = math.sqrt(_wider(CONFIDENCE, _freedom_of(sizes)) * len(sizes) / (len(sizes) - 1))
     return change + (interval[0] - change) * factor, change + (interval[1] - change) * factor
 
 
-def quantile_of(confidence: float, count: int) -> float:
-    """Student's t of the two-sided ``confidence`` for ``count`` sources."""
-    return student_quantile((1 + confidence) / 2, count - 1)
+def _freedom_of(sizes: npt.NDArray[np.intp]) -> float:
+    return _freedom(sizes.astype(np.float64) ** 2)
+
+
+def _freedom(variances: npt.NDArray[np.float64]) -> float:
+    """Satterthwaite's degrees of freedom of the sum of sources with these variances, for equal ones G − 1."""
+    return max(float(variances.sum()) ** 2 / float((variances**2).sum()) - 1, _LEAST_FREEDOM)
 
 
 def _of_one_source(n: int) -> Clusters:

@@ -146,24 +146,89 @@ def score(
     if out_of != reference_out_of:  # such as a precision, out of what each of the two answered
         hits, reference_hits = (round(BILLION * Fraction(*one)) for one in (now.sums, before.sums))
         out_of = BILLION
-    sign = 1 if metric.direction is Direction.HIGHER else -1
-    better = sign * (now.hits - before.hits)
     numbers = source_numbers(sources, len(answers))
     recompute = metric.resampled
     own = None if recompute is None else lambda: recompute(answers, labels or (), reference, numbers)
     if now.weighted is not None and before.weighted is not None:
         own = partial(_reweighted, now, before, numbers)
     rows = np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1)
+    interval = _interval(metric, rows, own, numbers, (hits - reference_hits) / out_of)
+    return _score(
+        metric,
+        rows,
+        (hits, out_of, reference_hits),
+        name=name or metric.name,
+        interval=interval,
+        numbers=numbers,
+    )
+
+
+def slice_scores(
+    metric: Metric,
+    answers: Answers,
+    *,
+    labels: Labels | ArrayLabels | None,
+    reference: Answers,
+    slices: Sequence[str],
+    name: str | None = None,
+    sources: Sequence[str] | None = None,
+) -> dict[str, Score]:
+    """The score of the samples of each of ``slices`` (n names), in the order of the names; the rest is as of ``score``.
+
+    Empty of a metric whose value is not the sum over samples. A slice in which nothing is to be counted is left out.
+
+    Raises:
+        ValueError: as ``score``, or there are more or fewer slices than samples.
+    """
+    if len(slices) != len(answers):
+        raise ValueError(f"{metric.name}: {len(slices)} slices of {len(answers)} samples")
+    right = labels if metric.needs_labels else None
+    other = reference if metric.against is Against.REFERENCE else None
+    now, before = metric.count(answers, right, other), metric.count(reference, right, other)
+    if metric.resampled is not None or now.total is not None or before.total is not None:
+        return {}
+    rows = np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1)
+    of_slice, found = np.asarray(slices), {}
+    for one in sorted({*slices}):
+        places = np.flatnonzero(of_slice == one)
+        part = rows[places]
+        hits, out_of, reference_hits, reference_out_of = (int(total) for total in part.sum(axis=0))
+        if not out_of or out_of != reference_out_of:
+            continue
+        numbers = None if sources is None else source_numbers([sources[int(place)] for place in places], len(places))
+        interval = _interval(metric, part, None, numbers, (hits - reference_hits) / out_of)
+        found[one] = _score(
+            metric,
+            part,
+            (hits, out_of, reference_hits),
+            name=name or metric.name,
+            interval=interval,
+            numbers=numbers,
+        )
+    return found
+
+
+def _score(
+    metric: Metric,
+    rows: npt.NDArray[np.int64],
+    totals: tuple[int, int, int],
+    *,
+    name: str,
+    interval: tuple[float, float] | None,
+    numbers: npt.NDArray[np.intp] | None,
+) -> Score:
+    """Of ``rows`` as ``change_interval`` takes them and their ``totals``: hits, out_of, hits of the reference."""
+    hits, out_of, reference_hits = totals
+    better = (rows[:, 0] - rows[:, 2]) * (1 if metric.direction is Direction.HIGHER else -1)
     change = (hits - reference_hits) / out_of
-    interval = _interval(metric, rows, own, numbers, change)
     return Score(
-        metric=name or metric.name,
+        metric=name,
         direction=metric.direction,
         against=metric.against,
         unit=metric.unit,
         proportion=metric.proportion,
         least_margin=metric.least_margin,
-        n=len(now.hits),
+        n=len(rows),
         hits=hits,
         out_of=out_of,
         reference_hits=reference_hits,
@@ -211,4 +276,4 @@ def _interval(
     if found is None or sources is None:
         return None if found is None else with_unmet(found, rows)
     sums = by_source(rows, sources)
-    return with_unmet(widened(found, change, len(sums)), sums) if len(sums) > 1 else (-1.0, 1.0)
+    return with_unmet(widened(found, change, sources), sums) if len(sums) > 1 else (-1.0, 1.0)

@@ -34,6 +34,7 @@ class Clusters:
         interval: the 90 % interval, which decides. shown: the 95 % interval.
         p: two-sided, of "no change": the mid-p where each source gains and loses by a fair coin.
         error: the standard error of the change, by the differences between sources.
+        seen: the part of ``effect`` that the changed sources show: what many more such sources would be judged by.
     """
 
     sources: int
@@ -42,6 +43,7 @@ class Clusters:
     shown: tuple[float, float]
     p: float
     error: float
+    seen: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,16 @@ class Score:
     def reference_value(self) -> float:
         """The fp32 reference's value, a fraction."""
         return self.reference_hits / self.out_of
+
+    @property
+    def reference_errors(self) -> int:
+        """The units that the fp32 reference got wrong: out of 100 %, or what a metric counts of which less is better.
+
+        0 of a value that has no most, such as decibels: what is relative to its error admits nothing.
+        """
+        if self.direction is Direction.LOWER:
+            return self.reference_hits
+        return max(self.out_of - self.reference_hits, 0) if self.unit == "%" else 0
 
     @property
     def has_floor(self) -> bool:

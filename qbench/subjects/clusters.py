@@ -3,6 +3,7 @@
 ?sources=folder         the folder of a file: below its class folder in a folder of classes, as written in a .jsonl file
 ?sources=COLUMN         a field of the lines of a .jsonl file, or an array of an .npz file
 ?sources=TABLE.csv      its lines ``sample,source`` after a line of headings; samples as qbench names them
+?columns=NAME,NAME      further fields or arrays, as names of parts of the data; ?columns=TABLE.csv: all of the table
 """
 
 import csv
@@ -20,6 +21,7 @@ from qbench.subjects.subject import Dataset
 FOLDER = "folder"
 """The setting that takes the folder of a file as its source."""
 
+_COLUMNS_REMEDY = "Write a line of headings, 'sample' first, and a line of as many fields for every sample."
 _REMEDY = "Write a line 'sample,source' for every sample, after one of headings."
 
 
@@ -72,6 +74,30 @@ def _wrong_source(fields: Sequence[str]) -> str:
     if len(fields) != 1:
         return counted(len(fields) + 1, "field")
     return "" if fields[0].strip() else "an empty source"
+
+
+def columns_in_table(path: Path, samples: Sequence[str]) -> dict[str, list[str]]:
+    """Column → its values for ``samples`` in the .csv file at ``path``, whose line of headings names it.
+
+    Raises:
+        InputError: the file cannot be read, a line has other fields than the first, or a sample is missing, unknown or
+            in it twice.
+    """
+
+    def wrong(fields: Sequence[str]) -> str:
+        widths.setdefault(len(fields))
+        if not fields or len(widths) > 1:
+            return counted(len(fields) + 1, "field")
+        return "" if all(field.strip() for field in fields) else "an empty field"
+
+    widths: dict[int, None] = {}
+    doing = f"Reading the columns '{path}'"
+    found = lines_of_samples(path, samples, doing, wrong, _COLUMNS_REMEDY)
+    names = next(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))[1:]
+    if widths and len(names) not in widths:
+        found_names = counted(len(names) + 1, "heading")
+        raise InputError(doing, found=found_names, expected="one for each field", remedy=_COLUMNS_REMEDY)
+    return {name: [found[sample][place] for sample in samples] for place, name in enumerate(names)}
 
 
 def lines_of_samples(

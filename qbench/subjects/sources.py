@@ -38,7 +38,7 @@ from qbench.storage import (
     too_large,
 )
 from qbench.subjects.catalogue import dataset_catalogue
-from qbench.subjects.clusters import FOLDER, folder_of, is_table, named, sources_in_table
+from qbench.subjects.clusters import FOLDER, columns_in_table, folder_of, is_table, named, sources_in_table
 from qbench.subjects.detection import Fit, FramedPicture, read_coco
 from qbench.subjects.label_files import labels_from_files
 from qbench.subjects.pictures import Interpolation, Layout, Picture, Pixels, decode_picture
@@ -76,11 +76,12 @@ class ReadyArray:
         return batch
 
 
-def arrays_from_npz(path: Path, column: str = "") -> Dataset:
+def arrays_from_npz(path: Path, column: str = "", columns: Sequence[str] = ()) -> Dataset:
     """The samples in the file at ``path``: ``y`` holds labels, every other array is the feed of the input of its name.
 
-    ``column``: the array of (n,) texts or whole numbers that are the samples' sources; empty: there is none. A lone
-    ``x`` is the feed of a lone input, whatever its name; its float16 becomes float32.
+    ``column``: the array of (n,) texts or whole numbers that are the samples' sources; empty: there is none.
+    ``columns``: other such arrays, which become columns of the data set. A lone ``x`` is the feed of a lone input,
+    whatever its name; its float16 becomes float32.
 
     Raises:
         InputError: no such file, no ``.npz``, no feed, objects instead of numbers, NaN (the sample is named), arrays of
@@ -88,7 +89,8 @@ def arrays_from_npz(path: Path, column: str = "") -> Dataset:
     """
     doing = f"Reading the data file '{path}'"
     arrays = read_arrays(path)
-    sources = _column(arrays, column, doing) if column else None
+    facts = {name: _column(arrays, name, doing) for name in dict.fromkeys(filter(None, (column, *columns)))}
+    sources = facts[column] if column else None
     labels = arrays.pop("y", None)
     if not arrays:
         raise InputError(
@@ -100,16 +102,18 @@ def arrays_from_npz(path: Path, column: str = "") -> Dataset:
     if list(arrays) == ["x"]:
         x = arrays["x"]
         lone = x.astype(np.float32) if x.dtype == np.float16 else x
-        return Dataset.from_arrays(path.name, lone, labels, sources=sources)
-    return Dataset.from_arrays(path.name, arrays, labels, sources=sources)
+        arrays = {"x": lone}
+    feeds = arrays["x"] if list(arrays) == ["x"] else arrays
+    made = Dataset.from_arrays(path.name, feeds, labels, sources=sources)
+    return made.with_columns(**{name: facts[name].tolist() for name in columns})
 
 
 def _column(arrays: dict[str, Array], column: str, doing: str) -> Array:
-    """The sources that ``column`` of ``arrays`` holds, taken out of them."""
+    """What ``column`` of ``arrays`` holds, taken out of them."""
     if column not in arrays or arrays[column].ndim != 1:
         found = f"'{column}' of shape {arrays[column].shape}" if column in arrays else f"no array '{column}'"
         remedy = "Name an array of the file that has one text or whole number for each sample."
-        raise InputError(doing, found=found, expected="one with the source of each sample", remedy=remedy)
+        raise InputError(doing, found=found, expected="one with a value of each sample", remedy=remedy)
     return arrays.pop(column)
 
 
@@ -372,7 +376,7 @@ def _read_text(path: Path, doing: str, expected: str, remedy: str) -> str:
 #
 # A label is a class, or its name, which is numbered as the name of a folder is, or values (2.5, or a list of numbers).
 # All lines have one or none has.
-# ?sources=photo: {"path": "a.png", "label": 3, "photo": "p12"}
+# ?sources=photo&columns=light: {"path": "a.png", "label": 3, "photo": "p12", "light": "dim"}
 
 _PATH, _LABEL = "path", "label"
 _EXAMPLE = 'Write one object per line, such as {"path": "a.png", "label": 3} or {"image": "a.npy", "label": 3}.'
@@ -387,13 +391,16 @@ class _Line:
     label: int | str | float | list[float] | None
     fields: Mapping[str, Any]
     source: int | str = ""
+    facts: tuple[str, ...] = ()
 
     def refuse(self, found: str, expected: str, remedy: str = _EXAMPLE) -> NoReturn:
         raise InputError(self.doing, found=found, expected=expected, remedy=remedy)
 
 
-def _read_lines(path: Path, listed: Sequence[str] | None, sources: str) -> Dataset:
-    """The samples of the lines of ``path``, empty ones skipped; ``sources`` is the name of a field, or empty.
+def _read_lines(path: Path, listed: Sequence[str] | None, sources: str, columns: Sequence[str]) -> Dataset:
+    """The samples of the lines of ``path``, empty ones skipped.
+
+    ``sources`` is the name of a field, or empty; ``columns`` are those of others that are no input.
 
     Raises:
         InputError: no such file, a line that is no sample (its number is named), or one unlike the first.
@@ -401,7 +408,10 @@ def _read_lines(path: Path, listed: Sequence[str] | None, sources: str) -> Datas
     doing = f"Reading the data file '{path}'"
     text = _read_text(path, doing, "a sample in each line", _EXAMPLE)
     numbered = ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
-    lines = [_line(line, f"Reading line {number} of '{path}'", f"line {number}", sources) for number, line in numbered]
+    lines = [
+        _line(line, f"Reading line {number} of '{path}'", f"line {number}", (sources, tuple(columns)))
+        for number, line in numbered
+    ]
     if not lines:
         raise InputError(doing, found="no line", expected="a sample in each line", remedy=_EXAMPLE)
     if any(isinstance(line.label, float) for line in lines):  # 3 and 2.5 are of one kind
@@ -411,6 +421,8 @@ def _read_lines(path: Path, listed: Sequence[str] | None, sources: str) -> Datas
             line.refuse(_keys(line), f"{_keys(lines[0])}, as in the first line")
     labels = _labels_of(lines, listed, doing)
     found = _of_lines(path, lines, labels, doing)
+    facts = zip(columns, zip(*(line.facts for line in lines), strict=True), strict=True)
+    found = found.with_columns(**dict(facts)) if columns else found
     return found.with_sources([line.source for line in lines]) if sources else found
 
 
@@ -432,7 +444,8 @@ def _of_lines(
     return _ready(path.name, [line.name for line in lines], arrays, labels, doing)
 
 
-def _line(text: str, doing: str, name: str, sources: str) -> _Line:
+def _line(text: str, doing: str, name: str, asked: tuple[str, tuple[str, ...]]) -> _Line:
+    sources, columns = asked
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -445,13 +458,24 @@ def _line(text: str, doing: str, name: str, sources: str) -> _Line:
     if label is not None and not _is_label(label):
         expected = "a class from 0 on, the name of one, or finite values, such as 2.5 or [1.0, 2.5]"
         line.refuse(f"the label {json.dumps(label)[:40]}", expected)
+    facts = tuple(_fact_of(line, table, column) for column in columns)
     source = _source_of(line, table, sources) if sources else ""
+    for column in columns:
+        table.pop(column, None)
     if not table:
         line.refuse("no sample", f"'{_PATH}', or the inputs of the graph")
     path = table.get(_PATH)
     if isinstance(path, str) and len(table) > 1:
         line.refuse(f"'{_PATH}' with {', '.join(key for key in table if key != _PATH)}", f"'{_PATH}' alone")
-    return _Line(doing, path if isinstance(path, str) else name, label, table, source)
+    return _Line(doing, path if isinstance(path, str) else name, label, table, source, facts)
+
+
+def _fact_of(line: _Line, table: Mapping[str, Any], column: str) -> str:
+    fact = table.get(column)
+    if isinstance(fact, bool) or not isinstance(fact, int | str) or not str(fact).strip():
+        found = f"no '{column}'" if fact is None else f"the value {json.dumps(fact)[:40]} of '{column}'"
+        line.refuse(found, f"'{column}' with a text or a whole number", "Add it to every line.")
+    return str(fact)
 
 
 def _source_of(line: _Line, table: dict[str, Any], sources: str) -> int | str:
@@ -583,19 +607,20 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
             _refuse_name(text, path, names.names())
     settings = _settings(query, text)
     listed = _listed_classes(Path(settings.pop("classes")), text) if "classes" in settings else None
-    sources = settings.pop("sources", "")
+    sources, columns = settings.pop("sources", ""), settings.pop("columns", "")
     column = "" if is_table(sources) else sources
+    facts = [] if is_table(columns) else [name.strip() for name in columns.split(",") if name.strip()]
     has_boxes = Path(settings.get("labels", "")).suffix == ".json"
     if has_boxes:
         found = _labelled_boxes(path, Path(settings.pop("labels")), listed, column)
     elif path.suffix == ".npz" and not is_folder:
-        found = arrays_from_npz(path, column)
+        found = arrays_from_npz(path, column, facts)
     elif path.suffix == ".jsonl" and not is_folder:
-        found = _read_lines(path, listed, column)
+        found = _read_lines(path, listed, column, facts)
     else:
+        _refuse_columns_of_folder(facts, text)
         found = _read_folder(path, listed, column, f"Reading the folder '{path}'")
-    if is_table(sources):
-        found = found.with_sources(sources_in_table(Path(sources), found.sample_ids))
+    found = _with_tables(found, sources, columns)
     files = settings.pop("labels", "")
     picture = _preprocessing(settings, text, is_framed=has_boxes) if found.kind == "picture" else None
     if files:
@@ -610,10 +635,27 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
         raise InputError(
             f"Reading the settings in '{text}'",
             found=f"'{next(iter(settings), 'classes')}' with arrays",
-            expected="no settings but sources and labels: arrays are fed as they are",
+            expected="no settings but sources, columns and labels: arrays are fed as they are",
             remedy="Leave it out.",
         )
     return found, ReadyArray()
+
+
+def _refuse_columns_of_folder(columns: Sequence[str], text: str) -> None:
+    if columns:
+        raise InputError(
+            f"Reading the settings in '{text}'",
+            found=f"columns={','.join(columns)} for a folder",
+            expected="the path of a .csv file",
+            remedy="Write a .csv file with a line for every sample.",
+        )
+
+
+def _with_tables(data: Dataset, sources: str, columns: str) -> Dataset:
+    """``data`` with the sources and columns of the .csv files that these settings name, if they do."""
+    if is_table(sources):
+        data = data.with_sources(sources_in_table(Path(sources), data.sample_ids))
+    return data.with_columns(**columns_in_table(Path(columns), data.sample_ids)) if is_table(columns) else data
 
 
 def _refuse_name(text: str, path: Path, names: Sequence[str]) -> NoReturn:
@@ -683,6 +725,7 @@ _SETTINGS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "labels": (named, "a folder of masks, a .csv file, or a .json file of COCO's form"),
     "fit": (Fit, f"one of: {', '.join(choice.value for choice in Fit)}"),
     "sources": (named, "folder, the name of a column, or a .csv file"),
+    "columns": (named, "names of columns, or a .csv file"),
 }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.errors import InputError
+from qbench.errors import InputError, unknown_name
 from qbench.host import package_versions
 from qbench.metrics import Answers, ArrayLabels, Labels, StoredAnswers
 from qbench.number_text import counted
@@ -145,6 +145,8 @@ class Dataset:
         content: digest of the raw content (the package's or the files'), known without decoding anything.
         load: the raw sample at an index. classes: the names that the labels come from; None: labels came as numbers.
         whole: the data set that these samples were picked from; None: it is whole.
+        columns: other facts of samples: name → n texts, such as the device that took each: names of parts of the data
+            (``slices``). They are no part of ``digest``.
 
     Raises:
         InputError: two samples share a name, there are more or fewer sources, clusters or labels than samples, or a
@@ -160,6 +162,7 @@ class Dataset:
     load: Callable[[int], Any]
     classes: ClassNames | None = None
     clusters: tuple[str, ...] | None = None
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole: "Dataset | None" = None
 
     def __post_init__(self) -> None:
@@ -173,6 +176,9 @@ class Dataset:
         if self.clusters is not None and "" in self.clusters:
             sample = self.sample_ids[self.clusters.index("")]
             self._refuse(f"no source of sample '{sample}'", "the name of one for every sample")
+        for column, values in self.columns.items():
+            if len(values) != count:
+                self._refuse(f"{len(values)} values of the column '{column}' for {count} samples", "one for each")
         if self.labels is not None and len(self.labels) != count:
             self._refuse(f"{len(self.labels)} labels for {count} samples", "labels for every sample")
 
@@ -245,6 +251,38 @@ class Dataset:
                 self._refuse(f"the source {name!r:.40} of sample '{sample}'", "a text or a whole number")
         return replace(self, clusters=tuple(str(name) for name in names))
 
+    def with_columns(self, **columns: "Sequence[object]") -> "Dataset":
+        """The same samples with more facts of them: a name and n texts or numbers each.
+
+        Raises:
+            InputError: more or fewer values than samples.
+        """
+        texts = {name: tuple(str(value) for value in values) for name, values in columns.items()}
+        return replace(self, columns={**self.columns, **texts})
+
+    def slices(self, by: str) -> tuple[str, ...]:
+        """The part of the data that each sample is of, n names: its class where ``by`` is ``class``, else of a column.
+
+        Raises:
+            InputError: no such column, or samples that have not one class each.
+        """
+        if by in self.columns:
+            return self.columns[by]
+        if by != "class":
+            raise unknown_name(
+                f"Looking for slices of the data set '{self.id}'", "column", by, ("class", *self.columns)
+            )
+        labels = self.whole_labels
+        if labels is None or any(len(right) != 1 for right in labels):
+            raise InputError(
+                f"Looking for slices of the data set '{self.id}'",
+                found="samples without a label, or with several",
+                expected="one class for every sample, because of slices = 'class'",
+                remedy="Name a column of the data instead.",
+            )
+        names = {} if self.classes is None else {number: name for name, number in self.classes.numbers.items()}
+        return tuple(names.get(right[0], f"class {right[0]}") for right in labels)
+
     @property
     def drawn_from(self) -> tuple[str, ...]:
         """What the samples were drawn from, n names of clusters, as intervals count them."""
@@ -290,7 +328,9 @@ class Dataset:
 
     def without_samples(self) -> "Dataset":
         """A data set of the same kind without samples, for models that need no calibration."""
-        return replace(self, id="none", sample_ids=(), sources=(), clusters=None, labels=None, classes=None, content="")
+        return replace(
+            self, id="none", sample_ids=(), sources=(), clusters=None, columns={}, labels=None, classes=None, content=""
+        )
 
     def pick(self, chosen: Sequence[int]) -> "Dataset":
         """The samples with the indices ``chosen``, in that order."""
@@ -301,6 +341,7 @@ class Dataset:
             sample_ids=tuple(self.sample_ids[i] for i in chosen),
             sources=tuple(self.sources[i] for i in chosen),
             clusters=None if self.clusters is None else tuple(self.clusters[i] for i in chosen),
+            columns={name: tuple(values[i] for i in chosen) for name, values in self.columns.items()},
             labels=cast(Labels | ArrayLabels | None, self.labels and tuple(self.labels[i] for i in chosen)),
             load=lambda index: load(chosen[index]),
         )

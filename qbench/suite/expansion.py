@@ -17,9 +17,11 @@ from qbench.judging import (
     Criterion,
     EnvironmentClass,
     QuarantineEntry,
+    RelativeTo,
     Rules,
     Tolerance,
 )
+from qbench.metrics import Against, Direction
 from qbench.suite.catalogues import WRITTEN_ARITHMETICS, Catalogues
 from qbench.suite.settings import (
     NONE,
@@ -96,6 +98,7 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
     for model in suite.models:
         _check_names(doing, model, catalogues)
         cells = tuple(_cells_of(doing, suite, model, catalogues))
+        _refuse_endless_errors(doing, model, cells, catalogues)
         if whole:
             _refuse_idle_tolerances(doing, model, cells)
             refuse_idle(model.asked(), model.layers(), (planned.cell for planned in cells), doing)
@@ -117,8 +120,9 @@ def _read_written_arithmetics(planned: Iterable[PlannedCell], catalogues: Catalo
 
 def tolerances_of(suite: Suite, model: ModelTable, cell: Cell) -> tuple[tuple[When, Tolerance], ...]:
     """(condition on the environment class, tolerance) of any ``cell`` of ``model``; the last always holds."""
-    named = ((when, tolerance) for pattern, when, tolerance in model.cell_tolerances() if cell.is_named_by(pattern))
-    return (*named, (None, model.own_tolerance() or suite.own_tolerance() or Tolerance()))
+    unit = suite.table.relative_to or RelativeTo.SCORE
+    named = ((when, tolerance) for pattern, when, tolerance in model.cell_tolerances(unit) if cell.is_named_by(pattern))
+    return (*named, (None, model.own_tolerance(unit) or suite.own_tolerance() or Tolerance()))
 
 
 class _Planner:
@@ -308,6 +312,24 @@ def _refuse_idle_tolerances(doing: str, model: ModelTable, cells: tuple[PlannedC
         for metric in () if isinstance(setting, float) else setting.metrics:
             if metric not in model.metrics:
                 raise unknown_name(f"{doing}, tolerances of '{model.id}'", "metric", metric, model.metrics)
+
+
+def _refuse_endless_errors(
+    doing: str, model: ModelTable, cells: tuple[PlannedCell, ...], catalogues: Catalogues
+) -> None:
+    """Check that no tolerance is relative to the error of a metric that has no best value, such as decibels."""
+    every = [tolerance for planned in cells for _, tolerance in planned.tolerances]
+    for metric, tolerance in product(model.metrics, every):
+        if tolerance.of(metric).relative_to is not RelativeTo.ERROR:
+            continue  # metrics are loaded only where it matters
+        kind = catalogues.metrics.get(metric.partition("@")[0])
+        if kind.against is Against.LABELS and kind.direction is Direction.HIGHER and kind.unit != "%":
+            raise InputError(
+                f"{doing}, tolerances of '{model.id}'",
+                found=f"'{metric}' relative to its error ({tolerance.of(metric).rule})",
+                expected="a metric that has a best value, of which the error is the rest",
+                remedy=f"Give '{metric}' an absolute one: tolerance = {{ abs = … }}.",
+            )
 
 
 def expand_pruned(suite: Suite, catalogues: Catalogues) -> tuple[Suite, tuple[PlannedCell, ...]]:

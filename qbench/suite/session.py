@@ -211,6 +211,8 @@ class Bench:
             threads=self.suite.table.threads,
             comparator=comparator,
             rival=known.backends.get(planned.rules.rival) if planned.rules.rival else None,
+            recovers=planned.rules.recovery is not None,
+            slices=planned.rules.slices,
             keeps_answers=planned.rules.allowance.keeps_answers
             or planned.rules.stop is Stop.DECIDED
             or (floor is not None and floor.is_noisy),
@@ -222,8 +224,13 @@ class Bench:
         )
 
     def _stop(self, planned: PlannedCell, environment: EnvironmentClass, floor: Repeats | None) -> StopRule | None:
-        """What ends this cell early; None where results are to be accepted, or the engine is known to be noisy."""
+        """What ends this cell early; None where all answers are needed, or the engine is known to be noisy.
+
+        They are for accepting results, for slices and for recovery, which are judged on the whole of the data.
+        """
         is_noisy = floor is not None and floor.is_noisy
+        if planned.rules.slices or planned.rules.recovery is not None:
+            return None
         if planned.rules.stop is Stop.ALL or self._settings.accepting is not None or is_noisy:
             return None
         baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)

@@ -44,6 +44,8 @@ T = TypeVar("T")
 DecisionSetting = Mapping[str, DecisionRule] | DecisionRule | None
 FlipsSetting = Mapping[str, int] | int | None
 ProbabilitiesSetting = Mapping[str, Any] | None
+RecoverySetting = Mapping[str, float] | float | None
+SlicesSetting = Mapping[str, str] | str | None
 RepeatsSetting = Mapping[str, int] | int | None
 StopSetting = Mapping[str, Stop] | Stop | None
 
@@ -109,6 +111,8 @@ class CellSettings:
     equal_to: EqualTo = None
     close_to: CloseTo = None
     no_worse_than: NoWorseThan = None
+    recovery: RecoverySetting = None
+    slices: SlicesSetting = None
     decision: DecisionSetting = None
     flips: FlipsSetting = None
     probabilities: ProbabilitiesSetting = None
@@ -133,7 +137,12 @@ def layers_of(owner: str, table: CellSettings) -> tuple[Layer[Any], ...]:
     limits = {pattern: _limits(pattern, one) for pattern, one in moves.items()}
     written = by_pattern(table.no_worse_than, "backend", "margin")
     rivals = {pattern: _rival(pattern, one) for pattern, one in written.items()}
+    recovery = by_pattern(table.recovery)
+    for share in recovery.values():
+        Rules(recovery=share)  # refuses the impossible
     return (
+        Layer(key="recovery", owner=owner, values=recovery),
+        Layer(key="slices", owner=owner, values=by_pattern(table.slices)),
         Layer(key="decision", owner=owner, values=by_pattern(table.decision)),
         Layer(key="flips", owner=owner, values=counts),
         Layer(key="probabilities", owner=owner, values=limits),
@@ -159,6 +168,8 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
     repeats, repeats_rule = won.get("repeats", (1, "default"))
     if cell.is_fp32 or (rival is not None and rival.backend == cell.backend):
         rival = None
+    recovery, recovery_rule = (None, "default") if cell.is_fp32 else won.get("recovery", (None, "default"))
+    slices, slices_rule = ("", "default") if cell.is_fp32 else won.get("slices", ("", "default"))
     return replace(
         rules,
         decision=Decision() if decided is None else Decision(*decided),
@@ -169,6 +180,10 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
             flips_rule=flips_rule,
             moves_rule=moves_rule,
         ),
+        recovery=recovery,
+        recovery_rule=recovery_rule,
+        slices=slices,
+        slices_rule=slices_rule,
         rival="" if rival is None else rival.backend,
         rival_margin=Tolerance() if rival is None else Tolerance(rival.margin, rival_rule),
         repeats=repeats,

@@ -4,14 +4,14 @@ This module checks the structure of the file; ``expansion`` checks its names aga
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from qbench.errors import InputError, unknown_name
-from qbench.judging import Cell, Criterion, QuarantineEntry, Rules, Tolerance
+from qbench.judging import Cell, Criterion, QuarantineEntry, RelativeTo, Rules, Tolerance
 from qbench.storage import read_toml, value_from_table
 from qbench.subjects import list_operators
 from qbench.suite.settings import (
@@ -49,16 +49,23 @@ class CalibrationChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellTolerance:
-    """A tolerance of some cells of a model.
+    """A tolerance of a suite, or of some cells of a model.
 
     ``metrics``: metric, as the suite writes it → its tolerance instead of ``value``. ``when`` restricts the whole
-    entry to environment classes or processors.
+    entry to environment classes or processors. ``relative_to``: None is as the model or the suite says.
     """
 
     value: float
     metrics: Mapping[str, float] = field(default_factory=dict)
     when: When = None
     reason: str = ""
+    relative_to: RelativeTo | None = None
+
+    def tolerance(self, rule: str, relative_to: RelativeTo) -> Tolerance:
+        """The tolerance that ``rule`` set; ``relative_to`` where the entry does not say."""
+        unit = self.relative_to or relative_to
+        own = {metric: Tolerance(value, rule, relative_to=unit) for metric, value in self.metrics.items()}
+        return Tolerance(self.value, rule, own, unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +73,12 @@ class ModelTable(CellSettings):
     """A ``[[model]]`` of a suite.
 
     ``tolerance`` is one number for the model, or numbers by backend, by schema or by a ``backend+schema`` pattern
-    (first match wins). ``equal_to``, ``close_to``, ``no_worse_than``, ``decision``, ``flips``, ``probabilities``,
-    ``repeats`` and ``stop`` have the same form (see ``settings``). Its shares, ``backends`` and ``schemas`` replace the
-    suite's, ``limits`` those of the same metrics. ``samples`` is the number of scored samples, spread evenly over the
-    data. A variant replaces ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and
-    ``backends``. ``fp32`` names the float model that this one is a quantized form of, or is false if there is none.
+    (first match wins); ``relative_to`` says of what. ``equal_to``, ``close_to``, ``no_worse_than``, ``recovery``,
+    ``slices``, ``decision``, ``flips``, ``probabilities``, ``repeats`` and ``stop`` have the same form (see
+    ``settings``). Its shares, ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same metrics.
+    ``samples`` is the number of scored samples, spread evenly over the data. A variant replaces ``calibration.count``
+    or ``calibration.data`` and may name its own ``schemas`` and ``backends``. ``fp32`` names the float model that this
+    one is a quantized form of, or is false if there is none.
     """
 
     id: str
@@ -78,6 +86,7 @@ class ModelTable(CellSettings):
     calibration: CalibrationChoice
     metrics: tuple[str, ...]
     tolerance: float | Mapping[str, float | CellTolerance] | None = None
+    relative_to: RelativeTo | None = None
     backends: tuple[str, ...] | None = None
     schemas: tuple[str, ...] | None = None
     passes: tuple[str, ...] | None = None
@@ -111,11 +120,13 @@ class ModelTable(CellSettings):
         """Whether it came quantized and has no float model: it is judged by its criterion only."""
         return self.fp32 is False
 
-    def own_tolerance(self) -> Tolerance | None:
-        """The tolerance of the whole model, when it sets one."""
-        return Tolerance(self.tolerance, f"model {self.id}") if isinstance(self.tolerance, float) else None
+    def own_tolerance(self, relative_to: RelativeTo = RelativeTo.SCORE) -> Tolerance | None:
+        """The tolerance of the whole model, when it sets one; ``relative_to`` is of the suite."""
+        unit = self.relative_to or relative_to
+        is_one = isinstance(self.tolerance, float)
+        return Tolerance(self.tolerance, f"model {self.id}", relative_to=unit) if is_one else None  # type: ignore[arg-type]
 
-    def cell_tolerances(self) -> tuple[tuple[str, When, Tolerance], ...]:
+    def cell_tolerances(self, relative_to: RelativeTo = RelativeTo.SCORE) -> tuple[tuple[str, When, Tolerance], ...]:
         """(pattern of cells, condition, tolerance) in the order of the table: the first that fits a cell wins."""
         if not isinstance(self.tolerance, Mapping):
             return ()
@@ -123,8 +134,7 @@ class ModelTable(CellSettings):
         for pattern, written in self.tolerance.items():
             setting = CellTolerance(value=written) if isinstance(written, float) else written
             rule = f"cell {self.id}::{pattern}" + (f" ({setting.reason})" if setting.reason else "")
-            own = {metric: Tolerance(value, rule) for metric, value in setting.metrics.items()}
-            found.append((pattern, setting.when, Tolerance(setting.value, rule, own)))
+            found.append((pattern, setting.when, setting.tolerance(rule, self.relative_to or relative_to)))
         return tuple(found)
 
     def asked(self) -> tuple[CriterionSetting, ...]:
@@ -141,14 +151,15 @@ class SuiteTable(CellSettings):
     """The ``[suite]`` table.
 
     Args:
-        tolerance: relative to the stored fp32 score, one-sided. integer_macs: least planned share of
-            multiply-accumulates in integers. executed_macs: the share that the engine must have run in integers;
-            None: as much as accepted. agreement: least share of samples answered as fp32 does.
+        tolerance: a share of the stored fp32 score, or of what ``relative_to`` says, one-sided.
+        integer_macs: least planned share of multiply-accumulates in integers. executed_macs: the share that the engine
+            must have run; None: as much as accepted. agreement: least share of samples answered as fp32 does.
         ranges: by how much a calibrated range may differ from the accepted one, as a share of its grid.
         limits: of distances to fp32.
         backends, schemas: that every model is measured with. passes: policies of rewriting for quantized cells; empty:
             not rewritten. fp32: whether each backend also runs the float model.
         equal_to, close_to: the criteria by which quantized cells are compared with another backend.
+        recovery: the least share of today's fp32 score. slices: parts of the data that are judged one by one.
         no_worse_than: the backend whose loss on the same samples that of quantized cells may exceed by a margin.
         decision, flips, probabilities: how loss and drift are decided. repeats: how many times a cell runs. stop:
             when it ends.
@@ -160,7 +171,8 @@ class SuiteTable(CellSettings):
             ``qbench doctor`` reports it.
     """
 
-    tolerance: float | None = None
+    tolerance: CellTolerance | float | None = None
+    relative_to: RelativeTo | None = None
     equivalents: tuple[tuple[str, ...], ...] = ()
     integer_macs: float = 0.5
     executed_macs: float | None = None
@@ -177,7 +189,9 @@ class SuiteTable(CellSettings):
     most_excused: float = 0.25
 
     def __post_init__(self) -> None:
-        Tolerance(0.0 if self.tolerance is None else self.tolerance)
+        self.own_tolerance("")  # refuses the impossible
+        if isinstance(self.tolerance, CellTolerance) and self.tolerance.when is not None:
+            raise ValueError("'when' in the tolerance of a suite: write it into that of a model")
         require_shares(self)
         if self.threads < 1:
             raise ValueError(f"threads = {self.threads}")
@@ -189,6 +203,13 @@ class SuiteTable(CellSettings):
         require_known_policies("the suite", self.passes)
         criteria_of("suite", "", self)  # refuses the impossible
         layers_of("", self)  # likewise
+
+    def own_tolerance(self, rule: str) -> Tolerance | None:
+        """Its tolerance, when it sets one, with ``rule`` as the place."""
+        unit = self.relative_to or RelativeTo.SCORE
+        if isinstance(self.tolerance, float):
+            return Tolerance(self.tolerance, rule, relative_to=unit)
+        return None if self.tolerance is None else self.tolerance.tolerance(rule, unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,8 +271,7 @@ class Suite:
 
     def own_tolerance(self) -> Tolerance | None:
         """The suite's tolerance, when it sets one."""
-        rule = self.tolerance_from or f"suite {self.name}"
-        return None if self.table.tolerance is None else Tolerance(self.table.tolerance, rule)
+        return self.table.own_tolerance(self.tolerance_from or f"suite {self.name}")
 
     def asked(self) -> tuple[CriterionSetting, ...]:
         """The criteria by which its cells are compared with other backends."""
@@ -275,7 +295,8 @@ def load_suite(path: Path) -> Suite:
     """
     name = path.name.removesuffix(SUFFIX)
     doing = f"Reading suite '{path.name}'"
-    text = value_from_table(SuiteText, with_borrowed(with_operators(read_toml(path)), doing), f"suite '{path.name}'")
+    table = with_borrowed(with_operators(with_full_names(read_toml(path), doing)), doing)
+    text = value_from_table(SuiteText, table, f"suite '{path.name}'")
     listed = path.with_name(name + QUARANTINE_SUFFIX)
     entries: tuple[QuarantineEntry, ...] = ()
     if listed.exists():
@@ -303,6 +324,85 @@ def load_suite(path: Path) -> Suite:
         lines=lines,
         partners=partners,
     )
+
+
+# Short names of tolerances, as other tools write them: ``abs`` and ``rel``.
+#
+#     tolerance = { abs = 0.01 }                              value = 0.01, relative_to = "nothing"
+#     tolerance = { "w8a8_asym_pt" = { rel = 0.02 } }         value = 0.02
+#     probabilities = { abs = 1e-3, rel = 0.01 }              absolute, relative
+
+_LONG = {"abs": "absolute", "rel": "relative"}
+_OF_ENTRY = ("value", "rel", "abs", "relative_to", "metrics", "when", "reason")
+_EVERY_CELL = "*"
+
+
+def with_full_names(table: Mapping[str, Any], doing: str) -> dict[str, Any]:
+    """``table`` of a suite in which tolerances and limits have their full names.
+
+    Raises:
+        InputError: one is given twice.
+    """
+    found = dict(table)
+    if isinstance(table.get("suite"), Mapping):
+        found["suite"] = _full_names(table["suite"], f"{doing}, [suite]")
+    if isinstance(table.get("model"), list):
+        found["model"] = [
+            _full_names(one, f"{doing}, model '{one.get('id')}'") if isinstance(one, Mapping) else one
+            for one in table["model"]
+        ]
+    return found
+
+
+def _full_names(table: Mapping[str, Any], doing: str) -> dict[str, Any]:
+    found = dict(table)
+    for key in {"probabilities", "close_to"} & table.keys():
+        found[key] = _by_entry(table[key], _lengthened, _LONG, f"{doing}, {key}")
+    tolerance = table.get("tolerance")
+    if isinstance(tolerance, Mapping):
+        written = _by_entry(tolerance, _full_tolerance, _OF_ENTRY, f"{doing}, tolerance")
+        is_one = "id" in table and any(key in _OF_ENTRY for key in tolerance)
+        found["tolerance"] = {_EVERY_CELL: written} if is_one else written
+    return found
+
+
+def _by_entry(
+    value: Any,  # noqa: ANN401 - what a TOML file holds
+    change: Callable[[Mapping[str, Any], str], Mapping[str, Any]],
+    keys: Iterable[str],
+    doing: str,
+) -> Any:  # noqa: ANN401
+    """``value`` with ``change`` made to it where it has one of ``keys``, else to each table in it, by pattern."""
+    if not isinstance(value, Mapping):
+        return value
+    if any(key in value for key in keys):
+        return change(value, doing)
+    return {pattern: change(one, doing) if isinstance(one, Mapping) else one for pattern, one in value.items()}
+
+
+def _lengthened(entry: Mapping[str, Any], doing: str) -> dict[str, Any]:
+    for short, long in _LONG.items():
+        if short in entry and long in entry:
+            raise _twice(doing, f"'{short}' and '{long}'", "one of them: they are the same")
+    return {_LONG.get(key, key): value for key, value in entry.items()}
+
+
+def _full_tolerance(entry: Mapping[str, Any], doing: str) -> dict[str, Any]:
+    given = [key for key in ("value", "rel", "abs") if key in entry]
+    if len(given) > 1:
+        raise _twice(doing, " and ".join(map(repr, given)), "one number: a cell has one margin")
+    if "abs" in entry and "relative_to" in entry:
+        raise _twice(doing, "'abs' and 'relative_to'", "'abs' alone: it is relative to nothing")
+    found = {key: value for key, value in entry.items() if key not in ("abs", "rel")}
+    if "rel" in entry:
+        found["value"] = entry["rel"]
+    if "abs" in entry:
+        found |= {"value": entry["abs"], "relative_to": RelativeTo.NOTHING.value}
+    return found
+
+
+def _twice(doing: str, found: str, expected: str) -> InputError:
+    return InputError(doing, found=found, expected=expected, remedy="Remove one.")
 
 
 def _lines(text: str) -> dict[str, int]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from qbench.judging import Evidence, mcnemar_midp
 from qbench.judging.statistics import shown_by
-from qbench.metrics import AnswerKind, Answers, get_metric, paired_interval, score
+from qbench.metrics import AnswerKind, Answers, get_metric, paired_interval, score, slice_scores
 from qbench.metrics.clusters import clustered, design_effect, flip_midp, student_quantile, variance_between
 
 
@@ -221,3 +221,31 @@ def test_mcnemar_of_many_changes_is_scipys(losses, gains):
     fewer, flips = min(losses, gains), losses + gains
     theirs = 2 * scipy.stats.binom.cdf(fewer - 1, flips, 0.5) + scipy.stats.binom.pmf(fewer, flips, 0.5)
     assert mcnemar_midp(losses, gains) == pytest.approx(theirs, rel=1e-8)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.sampled_from("abc")), min_size=1, max_size=30))
+def test_a_slice_is_scored_like_its_samples_alone(rows):
+    now, before, slices = zip(*rows, strict=True)
+    answers = [Answers(np.array([[int(right)] for right in one], dtype=np.int32)) for one in (now, before)]
+    sources = [str(place // 3) for place in range(len(rows))]
+    found = slice_scores(
+        get_metric("top1"), answers[0], labels=((1,),) * len(now), reference=answers[1], slices=slices, sources=sources
+    )
+    assert list(found) == sorted(set(slices))
+    for name, one in found.items():
+        places = [place for place in range(len(rows)) if slices[place] == name]
+        alone = top1([now[i] for i in places], [before[i] for i in places], [sources[i] for i in places])
+        assert one == alone
+
+
+def test_slices_of_an_error_rate_have_intervals_and_those_of_no_sum_are_left_out():
+    words = sequences(40, 3)
+    found = slice_scores(get_metric("per"), **words, slices=["a", "b"] * 20)
+    assert [one.hits for one in found.values()] == [3, 0]
+    assert found["a"].interval is not None
+    with pytest.raises(ValueError, match="1 slices of 40 samples"):
+        slice_scores(get_metric("per"), **words, slices=["a"])
+    likeness = Answers(np.array([[1], [0]] * 5, dtype=np.int32), kind=AnswerKind.LIKENESS)
+    pairs = {"labels": ((1,), (0,)) * 5, "reference": likeness, "slices": ["a"] * 10}
+    assert slice_scores(get_metric("eer"), likeness, **pairs) == {}

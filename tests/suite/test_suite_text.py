@@ -10,8 +10,9 @@ import pytest
 
 from qbench.errors import InputError
 from qbench.extension import Catalogue
-from qbench.judging import EnvironmentClass
+from qbench.judging import Cell, EnvironmentClass
 from qbench.suite import Catalogues, Suite, expand, load_suite
+from qbench.suite.expansion import tolerances_of
 
 HERE = EnvironmentClass("x64-avx512-vnni", (("engine", "1.0"),))
 ELSEWHERE = EnvironmentClass("x64-avx2", (("engine", "1.0"),))
@@ -88,6 +89,68 @@ def test_tolerance_layers_and_the_winner_is_named(tmp_path: Path) -> None:
     assert winner(SUITE + MODEL + table, "slow+w8a8_sym_pc") == (0.03, "cell net_a::slow+*")
     assert winner(SUITE + MODEL + table, "fast+w8a8_sym_pc") == (0.01, "suite small")
     assert winner(SUITE + MODEL + table, "fast+w8a8_sym_pc", ELSEWHERE) == (0.04, "cell net_a::w8a8_sym_pc (no VNNI)")
+
+
+def one_tolerance(folder: Path, text: str, slug: str = "fast+w8a8_sym_pc") -> tuple[float, str, str]:
+    found_suite = suite(folder, text)
+    cell = Cell(found_suite.name, "net_a", *slug.split("+"))
+    found = tolerances_of(found_suite, found_suite.models[0], cell)[0][1].of("top1")
+    return found.value, found.relative_to.value, found.rule
+
+
+def test_what_tolerances_are_relative_to_is_a_setting_of_its_own(tmp_path: Path) -> None:
+    of_error = SUITE + 'relative_to = "error"' + MODEL
+    assert one_tolerance(tmp_path, of_error) == (0.01, "error", "suite small")
+    assert one_tolerance(tmp_path, of_error + "tolerance = 0.2") == (0.2, "error", "model net_a")
+    assert one_tolerance(tmp_path, of_error + 'tolerance = 0.2\nrelative_to = "score"')[1] == "score"
+    table = 'tolerance = { "fast+*" = { value = 0.3, relative_to = "nothing" }, "slow+*" = 0.2 }'
+    assert one_tolerance(tmp_path, of_error + table) == (0.3, "nothing", "cell net_a::fast+*")
+    assert one_tolerance(tmp_path, of_error + table, "slow+w8a8_sym_pc")[1] == "error"
+
+
+def test_short_names_of_tolerances(tmp_path: Path) -> None:
+    whole = SUITE.replace("tolerance = 0.01", "tolerance = { abs = 0.02 }") + MODEL
+    assert one_tolerance(tmp_path, whole) == (0.02, "nothing", "suite small")
+    assert one_tolerance(tmp_path, whole + "tolerance = 0.3") == (0.3, "score", "model net_a")
+    assert one_tolerance(tmp_path, SUITE + MODEL + "tolerance = { rel = 0.02 }")[:2] == (0.02, "score")
+    table = 'tolerance = { w8a8_sym_pc = { abs = 0.5 }, "*" = { rel = 0.04, metrics = { top1 = 0.1 } } }'
+    assert one_tolerance(tmp_path, SUITE + MODEL + table)[:2] == (0.5, "nothing")
+    assert one_tolerance(tmp_path, SUITE + MODEL + table, "fast+w8a8_asym_pt")[:2] == (0.1, "score")
+    moves = SUITE + MODEL + "probabilities = { abs = 0.001, rel = 0.01 }"
+    allowance = expand(suite(tmp_path, moves), CATALOGUES)[1].rules.allowance
+    assert (allowance.absolute, allowance.relative) == (0.001, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("tolerance = { abs = 0.01, rel = 0.02 }", ["'rel' and 'abs'", "one number", "net_a"]),
+        ('tolerance = { "*" = { value = 0.01, rel = 0.02 } }', ["'value' and 'rel'"]),
+        ('tolerance = { abs = 0.01, relative_to = "error" }', ["'abs' and 'relative_to'"]),
+        ("probabilities = { abs = 0.01, absolute = 0.02 }", ["'abs' and 'absolute'"]),
+        ('relative_to = "scores"', ["relative_to", "'score', 'error', 'nothing'"]),
+        ("recovery = 99", ["recovery = 99", "a share in [0, 1]"]),
+        ('recovery = { "fastt+*" = 0.9 }', ["unknown cell 'fastt+*'"]),
+    ],
+)
+def test_tolerances_that_are_given_twice_are_refused(tmp_path: Path, written: str, words: list[str]) -> None:
+    with pytest.raises(InputError) as refused:
+        expand(suite(tmp_path, SUITE + MODEL + written), CATALOGUES)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_recovery_and_slices_are_for_quantized_cells(tmp_path: Path) -> None:
+    text = SUITE + 'recovery = 0.99\nslices = "class"' + MODEL + 'slices = { "slow+*" = "device" }'
+    rules = {c.cell.slug: c.rules for c in expand(suite(tmp_path, text), CATALOGUES)}
+    assert (rules["fast+fp32"].recovery, rules["fast+fp32"].slices) == (None, "")
+    fast, slow = rules["fast+w8a8_sym_pc"], rules["slow+w8a8_sym_pc"]
+    assert (fast.recovery, fast.recovery_rule, fast.slices, fast.slices_rule) == (
+        0.99,
+        *["suite small", "class"],
+        "suite small",
+    )
+    assert (slow.slices, slow.slices_rule) == ("device", "model net_a::slow+*")
 
 
 def test_a_tolerance_of_some_metrics(tmp_path: Path) -> None:

@@ -219,3 +219,57 @@ def test_a_baseline_is_of_the_data_of_today_and_has_the_number_of_their_sources(
         assert data.digest == stored.digest
         assert pieces_note(data) == ""
         assert stored.sources == (None if count == len(data) else count)
+
+
+def test_columns_of_an_npz_file_of_lines_and_of_a_table(tmp_path):
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    light = np.array(["dim", "dim", "day"])
+    np.savez(tmp_path / "a.npz", x=x, y=[0, 1, 1], light=light, room=[1, 2, 2])
+    found, _ = dataset_from_text(f"{tmp_path / 'a.npz'}?columns=light,room&sources=room")
+    assert found.columns == {"light": ("dim", "dim", "day"), "room": ("1", "2", "2")}
+    assert found.clusters == ("1", "2", "2")
+    assert found.slices("light") == ("dim", "dim", "day")
+    assert found.slices("class") == ("class 0", "class 1", "class 1")
+    assert found.pick([2, 0]).columns["light"] == ("day", "dim")
+
+    lines = [{"x": row.tolist(), "label": 1, "light": one} for row, one in zip(x, light.tolist(), strict=True)]
+    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found, _ = dataset_from_text(f"{tmp_path / 'b.jsonl'}?columns=light")
+    assert found.columns == {"light": ("dim", "dim", "day")}
+
+    (tmp_path / "c.csv").write_text("sample,light,room\nx[0],dim,1\nx[2],day,2\nx[1],dim,2\n")
+    np.savez(tmp_path / "c.npz", x=x)
+    found, _ = dataset_from_text(f"{tmp_path / 'c.npz'}?columns={tmp_path / 'c.csv'}")
+    assert found.columns == {"light": ("dim", "dim", "day"), "room": ("1", "2", "2")}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a.npz?columns=lite", "no array 'lite'"),
+        ("b.jsonl?columns=lite", "no 'lite'"),
+        ("a.npz?columns=short.csv", "no line for 2 samples, such as 'x[1]'"),
+        ("a.npz?columns=ragged.csv", "1 field"),
+        ("a.npz?columns=", "columns"),
+        (".?columns=light", "columns=light for a folder"),
+    ],
+)
+def test_columns_that_are_not_there_are_one_sentence(tmp_path, monkeypatch, text, words):
+    monkeypatch.chdir(tmp_path)
+    np.savez("a.npz", x=np.zeros((3, 2), np.float32))
+    (tmp_path / "b.jsonl").write_text('{"x": [1.5, 2], "label": 1}')
+    (tmp_path / "short.csv").write_text("sample,light\nx[0],dim\n")
+    (tmp_path / "ragged.csv").write_text("sample,light\nx[0]\n")
+    with pytest.raises(InputError) as refused:
+        dataset_from_text(text)
+    assert words in str(refused.value)
+
+
+def test_slices_that_data_does_not_have_are_one_sentence():
+    data = Dataset.from_arrays("rows", np.zeros((2, 2), np.float32)).with_columns(light=["dim", "day"])
+    with pytest.raises(InputError, match=r"unknown column 'lite'.*Did you mean 'light'"):
+        data.slices("lite")
+    with pytest.raises(InputError, match="samples without a label"):
+        data.slices("class")
+    with pytest.raises(InputError, match="1 values of the column 'light' for 2 samples"):
+        data.with_columns(light=["dim"])
