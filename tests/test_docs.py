@@ -253,7 +253,8 @@ def test_the_tolerance_and_the_entry_that_are_shown_are_some():
     table = value_from_table(SuiteTable, tomllib.loads(classes)["suite"], "docs")
     assert table.equivalents[0] == ("x64-avx512-vnni", "x64-avx-vnni")
     assert value_from_table(SuiteTable, tomllib.loads(admitted)["suite"], "docs").flips == 3
-    decided, repeated, *_ = blocks(ROOT / "docs" / "statistics.md", "toml")
+    decided, sliced, repeated, *_ = blocks(ROOT / "docs" / "statistics.md", "toml")
+    assert value_from_table(SuiteTable, tomllib.loads(sliced)["suite"], "docs").slices == "class"
     assert value_from_table(SuiteTable, tomllib.loads(repeated)["suite"], "docs").repeat_threads == (2, 1)
     for text_ in (admitted, decided):
         (table,) = tomllib.loads(text_)["model"]
