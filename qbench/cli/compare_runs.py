@@ -185,9 +185,10 @@ def _span(least: float, most: float, digits: str = "d") -> str:
 
 
 def _paired(pairs: "Pairs") -> str:
-    """``2 to 7 lost, 0 to 5 gained, p 0.5 to 0.77``."""
+    """``2 to 7 lost, 0 to 5 gained, p 0.5 to 0.77``; where samples share sources also how many of how many."""
     lost, gained = _span(*pairs.losses), _span(*pairs.gains)
-    return f"{lost} lost, {gained} gained, p {_span(*pairs.midp, digits='.2g')}"
+    text = f"{lost} lost, {gained} gained, p {_span(*pairs.midp, digits='.2g')}"
+    return text if pairs.sources is None else f"{text}, {pairs.n} samples from {counted(pairs.sources, 'source')}"
 
 
 def _numbers(metric: "MetricChange", *, with_pairs: bool = False) -> str:

@@ -36,13 +36,15 @@ ANOTHER_MODEL = "another model"
 class Pairs:
     """How many of ``n`` samples one metric lost and gained from the old run to the new: the least and the most.
 
-    ``effect``: how many samples prove as much as one that shares its source with no other.
+    ``effect``: how many samples prove as much as one that shares its source with no other. ``sources``: of the samples;
+    None: each has its own.
     """
 
     n: int
     losses: tuple[int, int]
     gains: tuple[int, int]
     effect: float = 1.0
+    sources: int | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -79,8 +81,14 @@ def _pairs(old: MetricRecord, new: MetricRecord) -> Pairs | None:
     net = new.losses - old.losses + old.gains - new.gains
     if most < least:  # counts that contradict each other
         return None
-    effect = max(1.0 if metric.clusters is None else metric.clusters.effect for metric in (old, new))
-    return Pairs(n=new.n, losses=(least, most), gains=(least - net, most - net), effect=effect)
+    known = [metric.clusters for metric in (old, new) if metric.clusters is not None]
+    return Pairs(
+        n=new.n,
+        losses=(least, most),
+        gains=(least - net, most - net),
+        effect=max((one.effect for one in known), default=1.0),
+        sources=known[-1].sources if known else None,
+    )
 
 
 class Relation(enum.Enum):

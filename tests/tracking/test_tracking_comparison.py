@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbench.cli.compare_runs import _paired
 from qbench.errors import IncomparableError
 from qbench.judging import EnvironmentClass, class_change, mcnemar_midp
 from qbench.metrics import Answers, packed_answers
@@ -91,6 +92,9 @@ def test_samples_that_share_sources_show_less_of_a_change():
     grouped = new | {"clusters": {"sources": 20, "effect": 4.0} | ends}
     alone, together = pairs_of(old, new), pairs_of(old, grouped)
     assert (alone.effect, together.effect) == (1.0, 4.0)
+    assert (alone.sources, together.sources) == (None, 20)
+    assert _paired(alone).endswith("gained, p 9.5e-07")
+    assert _paired(together).endswith("gained, p 0.025, 400 samples from 20 sources")
     assert together.losses == alone.losses == (20, 20)
     assert together.interval[0] < alone.interval[0] < alone.interval[1] < together.interval[1]
     assert together.midp[0] == pytest.approx(2 * NormalDist().cdf(-20 / math.sqrt(20 * 4)))
