@@ -24,12 +24,13 @@ from qbench.backends.protocol import (
     FeedCheck,
     Feeds,
     batch_refusal,
+    import_engine,
     loaded,
 )
 from qbench.backends.tflite_file import Shape, Written
 from qbench.backends.tflite_model import fed, is_first, returned, tflite_bytes
 from qbench.backends.tflite_writer import free_axes, write_tflite
-from qbench.errors import UnavailableError, UnsupportedError, require_count
+from qbench.errors import UnsupportedError, require_count
 from qbench.graph import Capabilities, Form
 
 _KERNELS = MappingProxyType(
@@ -83,10 +84,10 @@ class LitertBackend:
         Raises:
             InputError: not an ONNX model, an invalid graph, or a tap that names no value.
             UnsupportedError: TFLite has no operator for a node, LiteRT refuses the file, or a given file has taps.
-            UnavailableError: LiteRT is not installed.
+            NotFetchedError: LiteRT is not installed.
         """
         require_count(f"Preparing a model on '{self.name}'", "threads", threads)
-        _engine()
+        _engine(self.name)
         graph = loaded(model)
         data = tflite_bytes(graph)
         if data is not None:
@@ -240,8 +241,9 @@ class _FileExecutor(Closing):
 
 
 def _interpreter(backend: LitertBackend, data: bytes, threads: int) -> Any:  # noqa: ANN401 - a module without types
-    resolver = _engine().OpResolverType[_KERNELS[backend.kernels][0]]
-    return _engine().Interpreter(model_content=data, experimental_op_resolver_type=resolver, num_threads=threads)
+    engine = _engine(backend.name)
+    resolver = engine.OpResolverType[_KERNELS[backend.kernels][0]]
+    return engine.Interpreter(model_content=data, experimental_op_resolver_type=resolver, num_threads=threads)
 
 
 def _require_no_abort(interpreter: Any, backend: LitertBackend, graph: str) -> None:  # noqa: ANN401
@@ -275,14 +277,5 @@ def _fits(written: Written, shapes: Mapping[str, Shape]) -> bool:
     )
 
 
-def _engine() -> Any:  # noqa: ANN401 - a module without types
-    try:
-        from ai_edge_litert import interpreter
-    except ImportError as error:
-        raise UnavailableError(
-            "Preparing a model on LiteRT",
-            found=str(error),
-            expected="the package ai-edge-litert",
-            remedy="Install it: pip install 'pytest-qbench[litert]'.",
-        ) from error
-    return interpreter
+def _engine(backend: str) -> Any:  # noqa: ANN401 - a module without types
+    return import_engine("ai_edge_litert.interpreter", extra="litert", backend=backend)

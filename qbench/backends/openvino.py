@@ -21,8 +21,8 @@ from qbench.backends.protocol import (
     FeedCheck,
     Feeds,
     batch_refusal,
+    import_engine,
     loaded,
-    not_installed,
 )
 from qbench.errors import InputError, QbenchError, UnsupportedError, require_count
 from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, node_key, save_model
@@ -148,11 +148,7 @@ class OpenvinoBackend:
 @functools.cache
 def _core(backend: str) -> Any:  # noqa: ANN401 - a module without types
     """The engine, which loads its plugins once per process."""
-    try:
-        import openvino
-    except (ImportError, OSError) as error:
-        raise not_installed(error, extra="openvino", backend=backend) from error
-    return openvino.Core()
+    return import_engine("openvino", extra="openvino", backend=backend).Core()
 
 
 def _sentence(message: str) -> str:
@@ -233,7 +229,7 @@ class _OpenvinoExecutor(Closing):
             if name not in self._check.required:  # one that the graph requires and the engine has not is of no effect
                 raise self._failed(f"input '{name}' with a default value, which the engine does not replace")
         given = {
-            self._inputs[name]: np.ascontiguousarray(array) for name, array in arrays.items() if name in self._inputs
+            self._inputs[name]: np.asarray(array, order="C") for name, array in arrays.items() if name in self._inputs
         }
         try:
             results = self._request.infer(given, share_inputs=True)

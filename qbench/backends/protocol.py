@@ -1,5 +1,6 @@
 """The protocols of what runs a graph: a backend prepares a model and returns an executor."""
 
+import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -467,12 +468,26 @@ def versions_of(backend: Backend) -> dict[str, str]:
     return package_versions(backend.packages)
 
 
+def import_engine(module: str, *, extra: str, backend: str) -> Any:  # noqa: ANN401 - a module without types
+    """``module`` of an engine; ``extra``: of qbench, which installs it.
+
+    Raises:
+        NotFetchedError: it is not installed or does not load; cells of ``backend`` are skipped with the reason.
+    """
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # a wheel for another processor, system or numpy raises errors of any type
+        raise not_installed(error, extra=extra, backend=backend) from error
+
+
 def not_installed(error: Exception, *, extra: str, backend: str) -> NotFetchedError:
     """The error for an engine whose import failed with ``error``; cells of ``backend`` are skipped with it.
 
     Args:
-        error: an ImportError, or an OSError where a library does not load. extra: of qbench, which installs the engine.
+        error: an ImportError where it is absent. extra: of qbench, which installs the engine.
     """
+    if not isinstance(error, ImportError):
+        error = ImportError(f"{type(error).__name__}: {error}")
     return NotFetchedError(
         f"Preparing a model on '{backend}'",
         found=" ".join(str(error).split())[:300],

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.backends.protocol import Array
-from qbench.errors import UnavailableError, UnsupportedError
+from qbench.errors import NotFetchedError, UnsupportedError
 from qbench.graph import (
     INTEGER_FORMS,
     constant_value,
@@ -167,13 +167,13 @@ def tflite_libraries(doing: str) -> tuple[Any, Any]:
     """The schema of TFLite files, and flatbuffers.
 
     Raises:
-        UnavailableError: they are not installed.
+        NotFetchedError: they are not installed.
     """
     try:
         import flatbuffers
         from ai_edge_litert import schema_py_generated as schema
-    except ImportError as error:
-        raise UnavailableError(
+    except Exception as error:  # a wheel that does not load raises errors of any type
+        raise NotFetchedError(
             doing,
             found=str(error),
             expected="the packages ai-edge-litert and flatbuffers",

@@ -20,11 +20,12 @@ from qbench.backends.protocol import (
     Feeds,
     batch_refusal,
     executed_as_written,
+    import_engine,
     loaded,
     with_taps,
 )
 from qbench.backends.torch_kernels import QUANTIZED, Grid, Making, Run, make_torch_kernel
-from qbench.errors import UnavailableError, UnsupportedError, require_count
+from qbench.errors import UnsupportedError, require_count
 from qbench.graph import (
     Capabilities,
     Form,
@@ -96,8 +97,8 @@ class TorchBackend:
 
         Raises:
             InputError: not an ONNX model, or a tap that names no value of it.
-            UnsupportedError: a float graph, or an operator that the engine does not have.
-            UnavailableError: torch is not installed, or was built without the engine.
+            UnsupportedError: a float graph, an operator that the engine does not have, or torch built without it.
+            NotFetchedError: torch is not installed.
         """
         require_count(f"Preparing a model on '{self.name}'", "threads", threads)
         torch = _torch(self.engine)
@@ -120,16 +121,7 @@ class TorchBackend:
 
 
 def _torch(engine: str) -> Any:  # noqa: ANN401 - a module without types
-    doing = f"Preparing a model on '{PREFIX}{engine}'"
-    try:
-        import torch
-    except (ImportError, OSError) as error:  # OSError: a library of it cannot be loaded
-        raise UnavailableError(
-            doing,
-            found=str(error),
-            expected="the package torch",
-            remedy="Install it: pip install 'pytest-qbench[torch]'.",
-        ) from error
+    torch = import_engine("torch", extra="torch", backend=PREFIX + engine)
     with warnings.catch_warnings():  # PyTorch warns once a process: of these operators' future, and of arrays to read
         warnings.simplefilter("ignore")
         nothing = np.zeros(1, np.float32)
@@ -137,8 +129,8 @@ def _torch(engine: str) -> Any:  # noqa: ANN401 - a module without types
         torch.quantize_per_tensor(torch.from_numpy(nothing), 1.0, 0, torch.quint8)
     supported = torch.backends.quantized.supported_engines
     if engine not in supported:
-        raise UnavailableError(
-            doing,
+        raise UnsupportedError(
+            f"Preparing a model on '{PREFIX}{engine}'",
             found=f"torch {torch.__version__} with the engines {', '.join(supported)}",
             expected=f"the engine {engine}",
             remedy="Install the package torch for this processor: pip install 'pytest-qbench[torch]'.",

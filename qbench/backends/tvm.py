@@ -250,7 +250,7 @@ class _Handler:
         """One batch; the results bear their places as names."""
         import tvm
 
-        found = self._main(*(tvm.runtime.tensor(np.ascontiguousarray(arrays[name])) for name in self._inputs))
+        found = self._main(*(tvm.runtime.tensor(np.asarray(arrays[name], order="C")) for name in self._inputs))
         results = [found] if hasattr(found, "numpy") else list(found)
         return {}, {str(place): one.numpy() for place, one in enumerate(results)}
 

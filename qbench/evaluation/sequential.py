@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.backends import Executor
+from qbench.evaluation.artifacts import answered
 from qbench.evaluation.repeats import is_joint, picked_answers, shuffled
 from qbench.evaluation.request import Request
 from qbench.evaluation.subject import MetricUse
@@ -77,7 +78,7 @@ def run_until_decided(
             break
         for name in open_:
             rows = each[name].draw()
-            given = task.answer(runners, samples[name].picked(rows))
+            given = answered(task, runners, samples[name].picked(rows))
             each[name].answers.append(given)
             so_far = joined_answers(each[name].answers)
             drawn = each[name].rows

@@ -20,7 +20,7 @@ from qbench.backends import (
     recording,
     runs_as_written,
 )
-from qbench.errors import InputError, UnavailableError, UnsupportedError
+from qbench.errors import InputError, NotFetchedError, UnsupportedError
 from qbench.extension import Extension
 from qbench.graph import check_convention, graph_digest, save_model
 from qbench.host import DotProduct, probe_dot_product
@@ -350,10 +350,52 @@ def test_every_arithmetic_is_a_backend_and_listing_them_loads_no_numerics():
 @pytest.mark.parametrize("name", ["torch-fbgemm", "torch-qnnpack", "torch-onednn"])
 def test_without_pytorch_its_backends_say_what_to_install(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UnavailableError) as caught:
+    with pytest.raises(NotFetchedError) as caught:
         get_backend(name).prepare(qdq_net())
     assert "pip install 'pytest-qbench[torch]'" in caught.value.remedy
     assert get_backend(name).packages == ("torch",)
+
+
+ENGINES = {
+    "openvino": ("openvino.py", "openvino"),
+    "litert-xnnpack": ("ai_edge_litert/interpreter.py", "litert"),
+    "torch-fbgemm": ("torch.py", "torch"),
+}
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(
+    "raised",
+    ["OSError('libengine.so: undefined symbol')", "ImportError('numpy ABI')", "RuntimeError('no AVX')", "KeyError(1)"],
+)
+def test_an_engine_that_does_not_load_is_skipped_with_its_reason(name, raised, monkeypatch, tmp_path):
+    """Whatever its import raises, cells are skipped: the error is that of a package that is not installed."""
+    import qbench.backends.openvino
+
+    file, extra = ENGINES[name]
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).with_name("__init__.py").touch()
+    (tmp_path / file).write_text(f"raise {raised}")
+    package = file.split("/")[0].removesuffix(".py")
+    for module in [one for one in sys.modules if one.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.syspath_prepend(tmp_path)
+    qbench.backends.openvino._core.cache_clear()
+    with pytest.raises(NotFetchedError) as caught:
+        get_backend(name).prepare(qdq_net())
+    assert raised.partition("'")[2].strip("')") in caught.value.found
+    assert f"pip install 'pytest-qbench[{extra}]'" in caught.value.remedy
+
+
+def test_a_mistyped_backend_of_another_python_is_suggested():
+    from qbench.backends.venv.another_python import mirrored_backend
+
+    with pytest.raises(InputError) as caught:
+        mirrored_backend("ort-cpu-nopt", "Reading 'mine.toml'")
+    assert caught.value.remedy == "Did you mean 'ort-cpu-noopt'?"
+    with pytest.raises(InputError) as caught:
+        mirrored_backend("integer-ideal", "Reading 'mine.toml'")
+    assert "Did you mean" not in caught.value.remedy
 
 
 def test_importing_the_room_loads_no_engine():

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 from onnx_ir import from_proto
 
 from qbench.backends import get_backend, write_tflite
-from qbench.errors import InputError, UnavailableError, UnsupportedError
+from qbench.errors import InputError, NotFetchedError, UnsupportedError
 
 NAMES = ("litert-reference", "litert-builtin", "litert-xnnpack")
 
@@ -28,7 +28,7 @@ def test_each_set_of_kernels_has_an_arithmetic(name, arithmetic) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_without_the_extra_a_backend_names_what_to_install(name, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ai_edge_litert", None)
-    with pytest.raises(UnavailableError) as caught:
+    with pytest.raises(NotFetchedError) as caught:
         get_backend(name).prepare(graph("Relu", "N", 4))
     assert "pip install 'pytest-qbench[litert]'" in caught.value.remedy
 

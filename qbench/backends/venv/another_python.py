@@ -28,7 +28,15 @@ from qbench.backends.protocol import (
 )
 from qbench.backends.venv.client import EngineError, Worker
 from qbench.backends.venv.creator import EnvironmentMaker, plain_requirement
-from qbench.errors import InputError, NotFetchedError, QbenchError, UnavailableError, UnsupportedError, require_count
+from qbench.errors import (
+    InputError,
+    NotFetchedError,
+    QbenchError,
+    UnavailableError,
+    UnsupportedError,
+    nearest,
+    require_count,
+)
 from qbench.graph import Capabilities, declared_dims, own_copy
 from qbench.host import package_versions
 from qbench.storage import read_toml, value_from_table
@@ -258,11 +266,12 @@ def mirrored_backend(like: str, doing: str) -> OrtBackend | LoweredOrtBackend:
     """
     if like in ORT_BACKENDS:
         return ORT_BACKENDS[like]
+    close = nearest(like, ORT_BACKENDS, cutoff=0.7)
     raise InputError(
         doing,
         found=f"'{like}', a backend that does not run ONNX Runtime",
         expected=f"one that does: {', '.join(ORT_BACKENDS)}",
-        remedy="Name one of them, or leave the other Python out.",
+        remedy=f"Did you mean '{close}'?" if close else "Name one of them, or leave the other Python out.",
     )
 
 
