@@ -24,7 +24,7 @@ from qbench.backends.protocol import (
     FeedCheck,
     Feeds,
     batch_refusal,
-    import_engine,
+    importing_engine,
     loaded,
 )
 from qbench.backends.tflite_file import Shape, Written
@@ -278,4 +278,6 @@ def _fits(written: Written, shapes: Mapping[str, Shape]) -> bool:
 
 
 def _engine(backend: str) -> Any:  # noqa: ANN401 - a module without types
-    return import_engine("ai_edge_litert.interpreter", extra="litert", backend=backend)
+    with importing_engine(extra="litert", backend=backend):
+        from ai_edge_litert import interpreter
+    return interpreter

@@ -21,7 +21,7 @@ from qbench.backends.protocol import (
     FeedCheck,
     Feeds,
     batch_refusal,
-    import_engine,
+    importing_engine,
     loaded,
 )
 from qbench.errors import InputError, QbenchError, UnsupportedError, require_count
@@ -148,7 +148,9 @@ class OpenvinoBackend:
 @functools.cache
 def _core(backend: str) -> Any:  # noqa: ANN401 - a module without types
     """The engine, which loads its plugins once per process."""
-    return import_engine("openvino", extra="openvino", backend=backend).Core()
+    with importing_engine(extra="openvino", backend=backend):
+        import openvino
+    return openvino.Core()
 
 
 def _sentence(message: str) -> str:

@@ -1,9 +1,8 @@
 """The protocols of what runs a graph: a backend prepares a model and returns an executor."""
 
-import importlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -468,14 +467,15 @@ def versions_of(backend: Backend) -> dict[str, str]:
     return package_versions(backend.packages)
 
 
-def import_engine(module: str, *, extra: str, backend: str) -> Any:  # noqa: ANN401 - a module without types
-    """``module`` of an engine; ``extra``: of qbench, which installs it.
+@contextmanager
+def importing_engine(*, extra: str, backend: str) -> Iterator[None]:
+    """Import an engine in this block; ``extra``: of qbench, which installs it.
 
     Raises:
         NotFetchedError: it is not installed or does not load; cells of ``backend`` are skipped with the reason.
     """
     try:
-        return importlib.import_module(module)
+        yield
     except Exception as error:  # a wheel for another processor, system or numpy raises errors of any type
         raise not_installed(error, extra=extra, backend=backend) from error
 

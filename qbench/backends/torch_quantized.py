@@ -20,7 +20,7 @@ from qbench.backends.protocol import (
     Feeds,
     batch_refusal,
     executed_as_written,
-    import_engine,
+    importing_engine,
     loaded,
     with_taps,
 )
@@ -121,7 +121,8 @@ class TorchBackend:
 
 
 def _torch(engine: str) -> Any:  # noqa: ANN401 - a module without types
-    torch = import_engine("torch", extra="torch", backend=PREFIX + engine)
+    with importing_engine(extra="torch", backend=PREFIX + engine):
+        import torch
     with warnings.catch_warnings():  # PyTorch warns once a process: of these operators' future, and of arrays to read
         warnings.simplefilter("ignore")
         nothing = np.zeros(1, np.float32)
