@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
+_COUNTED = 2.0**62
+"""The greatest sum of counts."""
+
 CORRECT = "correct"
 """The metric of records with an answer and a label: whether the two are equal."""
 
@@ -238,11 +241,24 @@ def _scores(
     for name in names or [*known, *tokens]:
         if name in known:
             values = [np.frombuffer(log.values[name])[at] for log, at in zip((old, new), rows, strict=True)]
+            _require_countable(doing, name, values)
             is_lower = name in old.file.header.lower or name in new.file.header.lower
             yield _scored(name, values[0], values[1], sources, Direction.LOWER if is_lower else Direction.HIGHER)
     asked = [name for name in names or tokens if name in tokens]
     if asked:
         yield from _token_scores(doing, old.streams(rows[0]), new.streams(rows[1]), sources, asked)
+
+
+def _require_countable(doing: str, name: str, values: Sequence[Array]) -> None:
+    """Refuse values whose sum in millionths no 64-bit integer holds."""
+    greatest, most = max(float(np.abs(one).max()) for one in values), _COUNTED / (MILLION * len(values[0]))
+    if greatest > most:
+        raise InputError(
+            doing,
+            found=f"{greatest:.4g} for the metric '{name}'",
+            expected=f"values up to {most:.4g} of {counted(len(values[0]), 'sample')}, which are counted in millionths",
+            remedy="Write the metric in a larger unit.",
+        )
 
 
 def _scored(name: str, before: Array, after: Array, sources: list[str] | None, direction: Direction) -> Score:

@@ -48,6 +48,8 @@ ABSENT = -1
 ROUNDING = 1e-6
 """By how much the probabilities of one list may add up to more than 1 or less."""
 _MOST = 1e-3
+_LAST = 2**31 - 1
+"""The highest id of a token."""
 _STEPS = 48
 _REACH = 60.0
 """ln α lies between −60 and 60."""
@@ -132,8 +134,10 @@ def streams_of(records: Sequence[TokenRecord]) -> TokenStreams:
         if not len(one.realised) == len(one.top) == len(one.logprobs):
             raise ValueError(f"{len(one.realised)} tokens with {len(one.top)} and {len(one.logprobs)} lists")
         for ids, logs in zip(one.top, one.logprobs, strict=True):
-            if len(ids) != len(logs) or not ids or len(set(ids)) != len(ids) or min(ids) < 0:
-                raise ValueError(f"{len(ids)} tokens with {len(logs)} log-probabilities, each token once and from 0")
+            if len(ids) != len(logs) or not ids or len(set(ids)) != len(ids) or min(ids) < 0 or max(ids) > _LAST:
+                raise ValueError(
+                    f"{len(ids)} tokens with {len(logs)} log-probabilities, twice one token, or no token id"
+                )
             top[place, : len(ids)], logprobs[place, : len(ids)] = ids, logs
             place += 1
     floors = np.array([-np.inf if one.floor is None else one.floor for one in records])

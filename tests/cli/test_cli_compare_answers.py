@@ -154,6 +154,9 @@ FAULTS = {
     "mixed": ([{"id": 0, "metrics": {"acc": 1}}, {"id": 1, "metrics": {"f1": 1}}], "line 3"),
     "other samples": ([{"id": "z", "metrics": {"acc": 1}}], "no common sample"),
     "missing": (None, "nothing at that path"),
+    "huge": (judged([1e300] * 400, lambda i: {"content": f"text {i}"}), "1e+300"),
+    "token id": ([{"id": 0, "tokens": {"realised": [0.0], "top": [[2**70]], "logprobs": [[0.0]]}}], ""),
+    "no tokens": ([{"id": 0, "tokens": {"realised": [], "top": [], "logprobs": []}}], "nothing to count"),
     "tokens": ([{"id": 0, "tokens": {"realised": [0.0], "top": [[1]], "logprobs": [[0.5]]}}], ""),
 }
 
@@ -162,7 +165,7 @@ FAULTS = {
 def test_a_fault_is_one_sentence_and_nothing_is_compared(fault, files, qbench):
     records, named = FAULTS[fault]
     files("a.jsonl", judged(BEFORE, lambda i: {"content": f"text {i}"}), {**HEADER, "data": {"digest": "1" * 64}})
-    if fault == "tokens":
+    if "token" in fault:
         files("a.jsonl", records)
     if records is not None:
         digest = ("2" if fault == "data" else "1") * 64
