@@ -1,5 +1,6 @@
 """The zoo's networks that answer with masks, points, pictures and values, and their data."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import onnx_ir as ir
 import pytest
 
 from qbench.backends import get_backend
+from qbench.cli import main
 from qbench.errors import StoreError, UnavailableError
 from qbench.metrics import IGNORED, get_metric, score
 from qbench.storage import Cache
@@ -77,6 +79,15 @@ def test_no_photograph_is_scored_and_calibrated_on(name: str) -> None:
     scored, calibration = get_dataset(name), get_dataset(f"{name}_calibration")
     assert not {*scored.sources} & {*calibration.sources}
     assert get_dataset(name).digest == scored.digest
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("packages")
+def test_the_node_that_costs_a_network_of_points_its_accuracy_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    data = ["--data", "clothes_single", "--calib", "clothes_single_calibration"]
+    assert main(["localize", "clothes_points", *data, "--backend", "ort-cpu", "--schema", "w4_sym_b32", "--json"]) == 1
+    first = json.loads(capsys.readouterr().out)["finding"]["suspects"][0]
+    assert (first["node"], first["cause"]) == ("points", "coarse grid")
 
 
 class State:
