@@ -24,6 +24,7 @@ from qbench.graph import (
 )
 from qbench.interpreter.arrays import Array, BatchError
 from qbench.interpreter.float_kernels.reference import reference as reference_kernel
+from qbench.interpreter.fused_sums import fused_sum, fused_sums
 from qbench.interpreter.gemm import Pairs, best_gemm, engine_gemm, float_gemm, pairs_here
 from qbench.interpreter.integer_kernels import functions
 from qbench.interpreter.kernel import Counters, KernelContext, KernelFunction, KernelWrapper, Maker, Means
@@ -150,12 +151,30 @@ class Program:
         wanted |= {name: values[name] for name in taps if name in values}
         self._inputs = {value.name or "": self._place(value) for value in graph.inputs}
         compiled = []
+        making = {
+            node: KernelContext(
+                node,
+                arithmetic.at(float_operator(node), node_key(node)),
+                using,
+                self.counters.setdefault(node_key(node), Counters()),
+            )
+            for node in graph
+        }
+        fused = fused_sums(graph, lambda node: making[node].arithmetic)
+        if around is not None:  # a node whose kernel is wrapped is computed by that kernel
+            fused = {node: one for node, one in fused.items() if not _wraps(around, making, node, one.convolution)}
+        inside = {one.convolution for one in fused.values() if one.convolution.outputs[0].name not in wanted}
         for node in graph:
-            counters = self.counters.setdefault(node_key(node), Counters())
-            reads = tuple(None if value is None else self._read(value) for value in node.inputs)
-            here = arithmetic.at(float_operator(node), node_key(node))
-            run = make_kernel(KernelContext(node, here, using, counters))
+            if node in inside:
+                continue
+            joined, values = fused.get(node), list(node.inputs)
+            if joined is None:
+                run = make_kernel(making[node])
+            else:
+                run = fused_sum(making[joined.convolution], making[node], joined.place)
+                values[joined.place] = joined.convolution.inputs[0]
             run = run if around is None else around(node, run)
+            reads = tuple(None if value is None else self._read(value) for value in values)
             compiled.append((node_key(node), run, reads, tuple(self._place(value) for value in node.outputs)))
         self._outputs = {name: self._read(value) for name, value in wanted.items()}
         self._steps = _with_ends(compiled, set(self._outputs.values()) | set(self._constants))
@@ -189,6 +208,11 @@ class Program:
             if array is not None:
                 self._constants[place] = array
         return place
+
+
+def _wraps(around: KernelWrapper, making: Mapping[ir.Node, KernelContext], *nodes: ir.Node) -> bool:
+    kernels = {node: make_kernel(making[node]) for node in nodes}
+    return any(around(node, kernel) is not kernel for node, kernel in kernels.items())
 
 
 def best_means() -> Means:

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from qbench.numerics.requantization import rescaler as rescaler
     from qbench.numerics.requantization import scaler as scaler
     from qbench.numerics.requantization import scaling_of_levels as scaling_of_levels
+    from qbench.numerics.residual import residual_steps as residual_steps
     from qbench.numerics.rounding import Rounding as Rounding
     from qbench.numerics.rounding import fused_multiply_add as fused_multiply_add
     from qbench.numerics.rounding import separate_multiply_add as separate_multiply_add

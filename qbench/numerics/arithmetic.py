@@ -211,6 +211,7 @@ class Adding:
         bits, rounding: of WEIGHTED: its weights and its shift.
         least_power: of WEIGHTED: it takes ratios s / s_y in [2^least_power, 2^8).
         operands: of HEADROOM: how each is brought to the common scale; None: as their sum is to the output's.
+        fused: a convolution whose result this sum alone reads joins it clamped, but not rounded (``residual``).
 
     Raises:
         ValueError: settings that no arithmetic has together.
@@ -221,6 +222,7 @@ class Adding:
     rounding: Rounding = Rounding.HALF_EVEN
     least_power: int = -10
     operands: Scaling | None = None
+    fused: bool = False
 
     def __post_init__(self) -> None:
         weighted = self.scheme is AddScheme.WEIGHTED
@@ -575,6 +577,8 @@ class Arithmetic:
             raise ValueError(
                 f"sums of {sums} bits times a multiplier of {factor} do not fit a product of {WIDEST_PRODUCT}"
             )
+        if self.adding.fused and self.scaling.form is not MultiplierForm.RANGE:
+            raise ValueError("sums that are fused into convolutions are known of multipliers of the form 'range'")
         for one in self.overrides:
             replace(self, overrides=(), **one.changes)  # type: ignore[arg-type]
 

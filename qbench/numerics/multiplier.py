@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -396,7 +396,10 @@ def float_steps(
             case MultiplierForm.CHAIN:
                 steps = _chain(scales, scaling, bias)
             case MultiplierForm.RANGE:
-                steps = _range(scales, bias, ranges or Ranges(float(np.asarray(scales[0])), 0, 255), zero_point)
+                ranges = ranges or Ranges(float(np.asarray(scales[0])), 0, 255)
+                steps = range_steps(scales, bias, ranges, zero_point)
+                span = np.float32(ranges.high - ranges.low)
+                steps = replace(steps, second=without_negligible(steps.second, span))
             case _:
                 steps = _product(scales, scaling, bias)
     if not all(np.isfinite(part).all() for part in (steps.multiplier, steps.bias, steps.first, steps.second)):
@@ -439,7 +442,8 @@ _NEGLIGIBLE = 1e-5
 """An offset below this share of all codes is none."""
 
 
-def _range(scales: Scales, bias: Ints | None, ranges: Ranges, zero_point: int) -> FloatSteps:
+def range_steps(scales: Scales, bias: Ints | None, ranges: Ranges, zero_point: int) -> FloatSteps:
+    """The steps of a RANGE, its offset as it is computed."""
     y, span = np.asarray(scales[2], np.float32), np.float32(ranges.high - ranges.low)
     low, high = (np.asarray(y * np.float32(end - zero_point), np.float32) for end in (ranges.low, ranges.high))
     first = _scale((ranges.input_scale, scales[1], 1.0))
@@ -448,10 +452,15 @@ def _range(scales: Scales, bias: Ints | None, ranges: Ranges, zero_point: int) -
         first, real = np.ones((), np.float32), np.zeros((), np.float32)
     else:
         real = _real_bias(bias, _scale(scales))
-    multiplier, offset = _between(low, high, span)
+    multiplier, offset = between(low, high, span)
     if (np.abs(offset - offset.flat[0]) < _DRIFT).all():
-        offset = np.asarray(offset.flat[0] if abs(offset.flat[0]) >= span * _NEGLIGIBLE else 0, np.float32)
+        offset = np.asarray(offset.flat[0])
     return FloatSteps(FloatOrder.RANGED, multiplier, real, first, offset)
+
+
+def without_negligible(offset: Single, span: np.float32) -> Single:
+    """``offset``, or 0 where there is one and it is a negligible share of ``span``."""
+    return np.asarray(0 if offset.size == 1 and abs(offset) < span * _NEGLIGIBLE else offset, np.float32)
 
 
 def range_factors(qparams: QParams) -> tuple[Single, Single]:
@@ -459,10 +468,11 @@ def range_factors(qparams: QParams) -> tuple[Single, Single]:
     qtype, scale = qparams.qtype, np.asarray(qparams.scale, np.float32)
     points = np.asarray(qparams.zero_point, np.int64)
     low, high = (np.asarray(scale * (end - points).astype(np.float32)) for end in (qtype.qmin, qtype.qmax))
-    return _between(low, high, np.float32(qtype.qmax - qtype.qmin))
+    return between(low, high, np.float32(qtype.qmax - qtype.qmin))
 
 
-def _between(low: Single, high: Single, span: np.float32) -> tuple[Single, Single]:
+def between(low: Single, high: Single, span: np.float32) -> tuple[Single, Single]:
+    """Factor and offset that bring ``low`` … ``high`` to 0 … ``span``."""
     width = np.asarray(high - low, np.float32)
     return np.asarray(span / width, np.float32), np.asarray(-low * span / width, np.float32)
 

@@ -128,6 +128,66 @@ def test_a_thousand_convolutions(openvino: ModuleType) -> None:
     assert sum(differing(*one)[0] for one in blocks) == 0
 
 
+# Sums behind a convolution, which OpenVINO fuses into it.
+
+
+def residual(random: np.random.Generator, codes: str) -> tuple[ir.Model, dict[str, "np.ndarray[Any, Any]"]]:
+    """Q, DQ, a convolution, Q, DQ, the sum with another input behind its Q and DQ; and a batch."""
+    channels, first = int(random.choice((3, 8, 16, 24))), random.random() < 0.5
+    zeros = [0] * 4 if codes == "int8" else random.integers(0, 256, 4).tolist()
+    x, w = (np.float32(random.uniform(0.001, 0.1)) for _ in range(2))
+    scales = np.asarray(w * random.uniform(0.3, 1, channels), np.float32) if random.random() < 0.5 else np.asarray(w)
+    y = np.float32(x * w * 60 * np.sqrt(channels))
+    constants: dict[str, Any] = {"w": random.integers(-127, 128, (channels, channels, 1, 1)).astype(np.int8)}
+    constants |= {"ws": scales, "wz": np.zeros(scales.shape, np.int8)}
+    steps = {"x": x, "c": y, "r": y * random.uniform(0.5, 2), "y": y * random.uniform(0.8, 2)}
+    for (name, step), zero in zip(steps.items(), zeros, strict=True):
+        constants |= {f"{name}s": np.float32(step), f"{name}z": np.array(zero, codes)}
+
+    def pair(name: str, of: str) -> list[onnx.NodeProto]:
+        grid = [f"{name}s", f"{name}z"]
+        quantizer = helper.make_node("QuantizeLinear", [of, *grid], [f"{name}q"])
+        return [quantizer, helper.make_node("DequantizeLinear", [f"{name}q", *grid], [f"{name}d"])]
+
+    nodes = [*pair("x", "x"), *pair("r", "r"), helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=0)]
+    nodes += [helper.make_node("Conv", ["xd", "wd"], ["conv"]), *pair("c", "conv")]
+    nodes += [helper.make_node("Add", ["cd", "rd"] if first else ["rd", "cd"], ["sum"]), *pair("y", "sum")]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", channels, 6, 6]) for name in "xr"]
+    outputs = [helper.make_tensor_value_info("yd", TensorProto.FLOAT, None)]
+    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    model = helper.make_model(
+        helper.make_graph(nodes, "residual", inputs, outputs, held),
+        opset_imports=[helper.make_opsetid("", 21)],
+        ir_version=10,
+    )
+    ends = np.iinfo(codes)
+    batch = {
+        name: ((random.integers(ends.min, ends.max + 1, (2, channels, 6, 6)) - zero) * steps[name]).astype(np.float32)
+        for name, zero in (("x", zeros[0]), ("r", zeros[2]))
+    }
+    return ir.from_proto(onnx.shape_inference.infer_shapes(model)), batch
+
+
+@with_vnni
+@pytest.mark.parametrize("codes", ["uint8", "int8"])
+def test_sums_take_unrounded_products(codes: str, openvino: ModuleType) -> None:
+    random, lost, apart = np.random.default_rng(27), [], 0
+    for _ in range(30):
+        model, batch = residual(random, codes)
+        scale = float(np.ravel(model.graph.initializers["ys"].const_value)[0])
+        with (
+            get_backend("openvino").prepare(model) as theirs,
+            get_backend("integer-openvino-vnni").prepare(model) as ours,
+        ):
+            found = [np.rint(run.run(batch)["yd"] / scale).astype(int) for run in (theirs, ours)]
+        with get_backend("integer-onednn").prepare(model) as other:
+            apart += int((np.rint(other.run(batch)["yd"] / scale).astype(int) != found[0]).sum())
+        lost.append(np.abs(found[0] - found[1]))
+    assert max(int(one.max()) for one in lost) <= 1
+    assert sum(int(one.sum()) for one in lost) <= 1  # a sum next to a tie
+    assert apart > 1000
+
+
 # OpenVINO on a processor with AVX2 and without VNNI: its oneDNN limited by a variable, or the processor emulated. Both
 # in a process of their own.
 

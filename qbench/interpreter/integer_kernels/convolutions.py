@@ -40,9 +40,17 @@ _SUMS_AT_ONCE = 1 << 18
 """1 MB of sums, which a cache holds until they are levels: where they leave it, memory takes longer than counting."""
 
 
-def conv(making: KernelContext) -> KernelFunction:
-    """QLinearConv with any groups, strides, dilations and pads."""
-    weight, zeros, x, y = making.needed(3), zero_points(making, 5), making.qparams(1, 2), making.qparams(6, 7)
+@dataclass(frozen=True, slots=True)
+class ConvolutionSums:
+    """What accumulates the windows of a QLinearConv, and what no sum exceeds in magnitude."""
+
+    sums: Sums
+    largest: int
+
+
+def convolution_sums(making: KernelContext) -> ConvolutionSums:
+    """The sums of a QLinearConv with any groups, strides, dilations and pads, as the arithmetic makes them."""
+    weight, zeros, x = making.needed(3), zero_points(making, 5), making.qparams(1, 2)
     codes, zero = x.qtype.storage_dtype, int(x.zero_point)
     order = summing(making.node, weight.shape)
     register = making.arithmetic.accumulator
@@ -55,10 +63,15 @@ def conv(making: KernelContext) -> KernelFunction:
         sums = _depthwise(making, weight, zeros, codes, pairs)
     else:
         sums = _grouped(making, weight, zeros, _data_first(making, (codes, zero), pairs, order.shape))
-    if halved:
-        sums, largest = _doubled(sums, 2 * largest), 2 * largest
+    return ConvolutionSums(_doubled(sums, 2 * largest), 2 * largest) if halved else ConvolutionSums(sums, largest)
+
+
+def conv(making: KernelContext) -> KernelFunction:
+    """QLinearConv."""
+    weight, x, y = making.needed(3), making.qparams(1, 2), making.qparams(6, 7)
+    accumulated, zero = convolution_sums(making), int(x.zero_point)
     scales = (x, making.scales(4), y)
-    finished = finishing(making, scales, optional(making, 8), columns=len(weight), largest=largest)
+    finished = finishing(making, scales, optional(making, 8), columns=len(weight), largest=accumulated.largest)
     windows = Windows.of(making.node, tuple(weight.shape[2:]))
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -67,7 +80,7 @@ def conv(making: KernelContext) -> KernelFunction:
         return (channels_first(_part_by_part(inputs[0], codes_of, windows, len(weight))),)
 
     def codes_of(samples: Array) -> Array:
-        total = sums(samples, zero)
+        total = accumulated.sums(samples, zero)
         return finished(total.reshape(-1, len(weight))).reshape(total.shape)
 
     return run
