@@ -70,8 +70,8 @@ def fused_sum(convolution: KernelContext, summing: KernelContext, place: int) ->
     """
     found = convolution_sums(convolution)
     x, own = convolution.qparams(1, 2), convolution.qparams(6, 7)
-    beside = _other(place)
-    other, result = summing.qparams(beside + 1, beside + 2), summing.qparams(6, 7)
+    other_place = _other(place)
+    other, result = summing.qparams(other_place + 1, other_place + 2), summing.qparams(6, 7)
     bias, each = optional(convolution, 8), convolution.scales(4).astype(np.float64)
     steps = residual_steps(
         (x.scale, each.reshape(-1) if each.size > 1 else each.reshape(()), own.scale),
@@ -88,7 +88,7 @@ def fused_sum(convolution: KernelContext, summing: KernelContext, place: int) ->
         return conv(convolution), add(summing)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        data, added = inputs[place], inputs[beside]
+        data, added = inputs[place], inputs[other_place]
         assert data is not None
         assert added is not None
         if added.shape != (len(data), filters, *windows.outputs_for(data.shape[2:])):  # OpenVINO fuses no broadcasting

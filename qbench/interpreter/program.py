@@ -167,14 +167,14 @@ class Program:
         for node in graph:
             if node in inside:
                 continue
-            joined, values = fused.get(node), list(node.inputs)
+            joined, given = fused.get(node), list(node.inputs)
             if joined is None:
                 run = make_kernel(making[node])
             else:
                 run = fused_sum(making[joined.convolution], making[node], joined.place)
-                values[joined.place] = joined.convolution.inputs[0]
+                given[joined.place] = joined.convolution.inputs[0]
             run = run if around is None else around(node, run)
-            reads = tuple(None if value is None else self._read(value) for value in values)
+            reads = tuple(None if value is None else self._read(value) for value in given)
             compiled.append((node_key(node), run, reads, tuple(self._place(value) for value in node.outputs)))
         self._outputs = {name: self._read(value) for name, value in wanted.items()}
         self._steps = _with_ends(compiled, set(self._outputs.values()) | set(self._constants))
