@@ -224,9 +224,11 @@ class Bench:
         )
 
     def _stop(self, planned: PlannedCell, environment: EnvironmentClass, floor: Repeats | None) -> StopRule | None:
-        """What ends this cell early; None where all answers are needed, or the engine is known to be noisy.
+        """What ends this cell early; None where it is to be run whole.
 
-        They are for accepting results, for slices and for recovery, which are judged on the whole of the data.
+        That is where results are to be accepted, where the engine is known to be noisy, for slices and recovery, which
+        are judged on the whole of the data, and where the answers of the accepted result are not kept: a part of the
+        samples could not be compared with it.
         """
         is_noisy = floor is not None and floor.is_noisy
         if planned.rules.slices or planned.rules.recovery is not None:
@@ -236,6 +238,9 @@ class Bench:
         baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
         known = None if baseline is None else baseline.cells.get(planned.cell.slug)
         floors = {} if known is None else known.floors
+        name = None if known is None else inherited(known.current, environment, planned.rules.equivalents)
+        if known is not None and name is not None and not known.current[name].kept:
+            return None
         return StopRule(tolerance=planned.tolerance(environment), rules=planned.rules, floors=floors)
 
     def _floor(self, planned: PlannedCell, environment: EnvironmentClass) -> Repeats | None:

@@ -110,6 +110,23 @@ def test_a_changed_answer_among_those_that_ran_is_drift(write):
         compare_runs(whole, last)
 
 
+def test_a_cell_whose_accepted_answers_were_not_kept_is_run_whole_and_compared(write):
+    project = write()
+    path = project.suite_path
+    text = path.read_text()
+    path.write_text(text.replace('stop = "decided"', ""))
+    project.accept()
+    path.write_text(text)
+    project.run().assert_outcomes(passed=1)
+    cell = cells(project)["w8a8_asym_pc"]
+    assert "stopped" not in cell
+    (drift,) = (gate for gate in cell["gates"] if gate["metric"] == "predictions")
+    assert drift["state"] == "holds"
+    project.run("--qbench-accept=new")  # the same result, now with its answers
+    project.run().assert_outcomes(passed=1)
+    assert "stopped" in cells(project)["w8a8_asym_pc"]
+
+
 def test_a_bad_cell_fails_early_by_its_counts_alone(write):
     project = write(decision="point", tolerance=0.02, schema="w4a8_sym_pt", settings="integer_macs = 0")
     project.accept()
