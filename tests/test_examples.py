@@ -94,20 +94,21 @@ def test_a_task_with_answers_of_its_own_form_is_accepted_and_then_watched(tmp_pa
     shutil.copytree(EXAMPLES / "own-task", folder)
     assert " 4 accepted " in pytest_in(folder, "--qbench-accept-fp32", "--qbench-accept=new")
     assert " 4 passed " in pytest_in(folder)
-    baseline = folder / "baselines/mine/box_finder"
+    baseline = folder / "baselines/mine/onset_finder"
     stored = json.loads(baseline.with_suffix(".json").read_text())
-    assert stored["data"]["boxes"]["kind"] == "boxes"
-    assert stored["fp32"]["metrics"] == {"iou75": 100, "edge_error": 0}
+    assert stored["data"]["signals"]["kind"] == "onsets"
+    assert stored["fp32"]["metrics"] == {"onset_errors": 19}
     reference = read_archive(baseline.with_suffix(".fp32.npz").read_bytes(), most=1 << 20)
-    assert {name: array.shape for name, array in reference.items()} == {"edges-boxes": (100, 4)}
+    assert {name: array.shape for name, array in reference.items()} == {"times-signals": (200, 4)}
     kept = read_archive(baseline.with_suffix(".accepted.npz").read_bytes(), most=1 << 20)
-    assert {name.rpartition(" ")[2] for name in kept} == {"edges"}
+    assert {name.rpartition(" ")[2] for name in kept} == {"times"}
     lines = [
         json.loads(line) for path in (folder / "reports/history").iterdir() for line in path.read_text().splitlines()
     ]
     metrics = [line["metrics"] for line in lines if line["type"] == "cell" and line["schema"] != "fp32"]
-    assert [one["agreement"]["hits"] for one in metrics] == [100] * 4  # two cells of two runs
-    assert all(0 < one["edge_error"]["hits"] < 4_000 for one in metrics)
+    assert len(metrics) == 4  # two cells of two runs
+    assert all(490 < one["agreement"]["hits"] < one["agreement"]["out_of"] < 510 for one in metrics)
+    assert all(0 < one["onset_errors"]["hits"] < 30 for one in metrics)
 
 
 def shown(language: str) -> list[str]:

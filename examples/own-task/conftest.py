@@ -1,4 +1,4 @@
-"""A task with answers of a form of its own: boxes, one for each picture, with metrics and a network that finds them."""
+"""A task with answers of a form of its own: when something begins in a signal, with a metric and a network for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,124 +12,118 @@ from qbench import Extension
 from qbench.metrics import Against, Answers, Counts, Direction, Metric
 from qbench.subjects import Dataset, ReadyArray, ZooModel
 
-SIDE = 16
-EDGES = ("left", "right", "top", "bottom")
+LENGTH = 128
 
 # ---- the answers: what is compared, stored and scored
 
 
 @dataclass(frozen=True, eq=False)
-class Boxes(Answers):
-    """``edges`` (n, 4) float32: left, right, top and bottom of the box in each picture, in pixels."""
+class Onsets(Answers):
+    """``times`` (n, m) int16: where something begins in each signal, in steps, rising; −1 behind the last."""
 
-    edges: np.ndarray
+    times: np.ndarray
 
-    form = "boxes"
+    form = "onsets"
 
     def arrays(self) -> Mapping[str, np.ndarray]:
-        """All that is stored, with one row for each picture."""
-        return {"edges": self.edges}
+        """All that is stored, with one row for each signal."""
+        return {"times": self.times}
 
-    def best(self, index: int) -> tuple[int, ...]:
-        """What agrees with fp32: the box in whole pixels."""
-        return tuple(np.rint(self.edges[index]).astype(int).tolist())
+    def agreement_with(self, reference: "Onsets") -> tuple[np.ndarray, np.ndarray]:
+        """What ``agreement`` counts: onsets at the very step of one of fp32's, out of the larger number of the two."""
+        pairs = [(set(of(a)), set(of(b))) for a, b in zip(self.times, reference.times, strict=True)]
+        hits = [len(now & before) if now or before else 1 for now, before in pairs]
+        return np.array(hits), np.array([max(len(now), len(before), 1) for now, before in pairs])
+
+
+def of(row: np.ndarray) -> list[int]:
+    """The onsets of one signal."""
+    return row[row >= 0].tolist()
 
 
 # ---- the task: outputs → answers, and stored arrays → the same answers
 
 
 @dataclass(frozen=True)
-class BoxFinding:
-    name: str = "box finding"
+class OnsetFinding:
+    name: str = "onsets where strength rises above 0.5"
     graphs: tuple[str, ...] = ("model",)
 
-    def answer(self, runners: Mapping[str, Any], samples: Any) -> Boxes:
-        outputs = [runners["model"].run(feeds) for feeds in samples.batches()]
-        edges = [np.concatenate([one[edge] for edge in EDGES], axis=1) for one in outputs]
-        return Boxes(np.concatenate(edges).round(2))
+    def answer(self, runners: Mapping[str, Any], samples: Any) -> Onsets:
+        strength = np.concatenate([runners["model"].run(feeds)["strength"][:, 0] for feeds in samples.batches()])
+        above = np.pad(strength > 0.5, ((0, 0), (1, 0)))
+        starts = above[:, 1:] & ~above[:, :-1]
+        times = np.full((len(strength), max(1, int(starts.sum(axis=1).max()))), -1, np.int16)
+        for row, found in zip(times, starts, strict=True):
+            row[: found.sum()] = np.flatnonzero(found)
+        return Onsets(times)
 
-    def restored(self, arrays: Mapping[str, np.ndarray]) -> Boxes:
-        return Boxes(arrays["edges"])
-
-
-# ---- the metrics: answers → whole numbers for each sample
-
-
-def overlap(found: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Intersection over union of boxes (n, 4) and (n, 4): (n,)."""
-    sides = [
-        (np.minimum(found[:, i + 1], right[:, i + 1]) - np.maximum(found[:, i], right[:, i])).clip(0) for i in (0, 2)
-    ]
-    both = sides[0] * sides[1]
-    areas = [((box[:, 1] - box[:, 0]) * (box[:, 3] - box[:, 2])).clip(0) for box in (found, right)]
-    return both / np.maximum(areas[0] + areas[1] - both, 1e-9)
+    def restored(self, arrays: Mapping[str, np.ndarray]) -> Onsets:
+        return Onsets(arrays["times"])
 
 
-def count_hits(answers: Boxes, labels: Any, reference: Any) -> Counts:
-    hits = overlap(answers.edges, np.array(labels)) >= 0.75
-    return Counts(hits=hits.astype(np.int64), out_of=np.ones(len(answers), np.int64))
+# ---- the metric: answers and labels, which are arrays of any length → whole numbers for each sample
 
 
-def count_error(answers: Boxes, labels: Any, reference: Any) -> Counts:
-    hundredths = np.rint(100 * np.abs(answers.edges - np.array(labels)).sum(axis=1))
-    return Counts(hits=hundredths.astype(np.int64), out_of=np.full(len(answers), 400))
+def count_errors(answers: Onsets, labels: tuple[np.ndarray, ...], reference: None) -> Counts:
+    """Onsets that are missed and those that are none, out of the labelled ones; within two steps each is found once."""
+    hits, out_of = [], []
+    for row, right in zip(answers.times, labels, strict=True):
+        left, found = right.tolist(), of(row)
+        for time in found:
+            near = [one for one in left if abs(one - time) <= 2]
+            left = [one for one in left if one not in near[:1]]
+        wrong = len(found) - (len(right) - len(left))
+        hits.append(len(left) + wrong)
+        out_of.append(len(right))
+    return Counts(hits=np.array(hits), out_of=np.array(out_of))
 
 
-def iou75() -> Metric:
-    against, better = Against.LABELS, Direction.HIGHER
-    return Metric(name="iou75", title="Boxes found", direction=better, against=against, count=count_hits)
-
-
-def edge_error() -> Metric:
+def onset_errors() -> Metric:
     return Metric(
-        name="edge_error",
-        title="Mean error of an edge",
+        name="onset_errors",
+        title="Onset error rate",
         direction=Direction.LOWER,
         against=Against.LABELS,
-        count=count_error,
-        unit="px",
-        proportion=False,
-        least_margin=0.1,
+        count=count_errors,
+        least_margin=0.02,
+        proportion=False,  # no 0 or 1 of 1: a signal has several onsets
+        array_labels=True,  # labels are arrays, not class numbers
     )
 
 
-# ---- a network and pictures, so that the example runs by itself
+# ---- a network and signals, so that the example runs by itself
 
 
 def network() -> ir.Model:
-    """``x`` (N, 1, 16, 16) → where the profile along each axis rises (left, top) and falls (right, bottom), (N, 1)."""
-    nodes, constants, outputs = [], {}, []
-    for axis, (first, last) in {"x": EDGES[:2], "y": EDGES[2:]}.items():
-        window, along = ([SIDE, 1], [1, 2]) if axis == "x" else ([1, SIDE], [2, 1])
-        nodes.append(helper.make_node("MaxPool", ["x"], [f"profile_{axis}"], kernel_shape=window))
-        for edge, signs in ((first, [-1.0, 1.0]), (last, [1.0, -1.0])):
-            before, after = int(edge == first), int(edge == last)
-            pads = [0, before, 0, after] if axis == "x" else [before, 0, after, 0]
-            constants[f"{edge}_w"] = np.array(signs, np.float32).reshape(1, 1, *along)
-            constants[f"{edge}_places"] = (np.arange(SIDE, dtype=np.float32) + (edge == last)).reshape(SIDE, 1)
-            inputs = [f"profile_{axis}", f"{edge}_w"]
-            nodes += [
-                helper.make_node("Conv", inputs, [f"{edge}_step"], name=f"{edge}.conv", pads=pads, kernel_shape=along),
-                helper.make_node("Relu", [f"{edge}_step"], [f"{edge}_here"], name=f"{edge}.relu"),
-                helper.make_node("Flatten", [f"{edge}_here"], [f"{edge}_flat"], name=f"{edge}.flat"),
-                helper.make_node("Gemm", [f"{edge}_flat", f"{edge}_places"], [edge], name=f"{edge}.place"),
-            ]
-    outputs = [helper.make_tensor_value_info(edge, TensorProto.FLOAT, ["N", 1]) for edge in EDGES]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 1, SIDE, SIDE])
-    held = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    graph = helper.make_graph(nodes, "boxes", [x], outputs, held)
+    """``x`` (N, 1, 128) → how much louder the next 4 steps are than the last 4, ``strength`` (N, 1, 128), from 0 on."""
+    held = {"rise": np.repeat([-0.25, 0.25], 4).reshape(1, 1, 8), "mix": np.ones((1, 1, 1)), "bias": np.array([-0.1])}
+    nodes = [
+        helper.make_node("Abs", ["x"], ["loudness"], name="loudness"),
+        helper.make_node("Conv", ["loudness", "rise"], ["change"], name="rise.conv", pads=[4, 3], kernel_shape=[8]),
+        helper.make_node("Relu", ["change"], ["positive"], name="rise.relu"),
+        helper.make_node("Conv", ["positive", "mix", "bias"], ["mixed"], name="mix.conv", kernel_shape=[1]),
+        helper.make_node("Relu", ["mixed"], ["strength"], name="mix.relu"),
+    ]
+    shape = ["N", 1, LENGTH]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    strength = helper.make_tensor_value_info("strength", TensorProto.FLOAT, shape)
+    constants = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in held.items()]
+    graph = helper.make_graph(nodes, "onsets", [x], [strength], constants)
     return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
 
 
-def pictures(name: str, count: int, seed: int) -> Dataset:
-    """``count`` pictures of a bright box on a dark ground."""
+def signals(name: str, count: int, seed: int) -> Dataset:
+    """``count`` signals of noise in which one to four tones begin, each of a loudness of its own."""
     draw = np.random.default_rng(seed)
-    images, labels = np.zeros((count, 1, SIDE, SIDE), np.float32), []
-    for image in images:
-        left, top = draw.integers(0, SIDE - 4, 2)
-        right, bottom = left + draw.integers(3, SIDE - left), top + draw.integers(3, SIDE - top)
-        image[0, top:bottom, left:right] = 1
-        labels.append((int(left), int(right), int(top), int(bottom)))
+    waves, labels = draw.normal(0, 0.05, (count, 1, LENGTH)).astype(np.float32), []
+    for wave in waves:
+        starts = np.sort(draw.choice(np.arange(8, LENGTH - 24, 24), draw.integers(1, 5), replace=False))
+        starts = starts + draw.integers(0, 6, len(starts))
+        for start in starts:
+            tone = draw.uniform(0.6, 2.0) * np.sign(np.sin(np.arange(12) * 2.1 + 0.5))
+            wave[0, start : start + 12] += tone.astype(np.float32)
+        labels.append(starts)
     ids = tuple(f"{name}{i}" for i in range(count))
     return Dataset(
         id=name,
@@ -137,17 +131,17 @@ def pictures(name: str, count: int, seed: int) -> Dataset:
         sample_ids=ids,
         sources=ids,
         labels=tuple(labels),
-        content=f"{count} boxes drawn by seed {seed}",
-        load=images.__getitem__,
+        content=f"{count} signals drawn by seed {seed}",
+        load=waves.__getitem__,
     )
 
 
-def box_finder() -> ZooModel:
+def onset_finder() -> ZooModel:
     return ZooModel(
-        id="box_finder",
+        id="onset_finder",
         graphs={"model": network},
         preprocess=ReadyArray(input="x"),
-        task=BoxFinding(),
+        task=OnsetFinding(),
         origin="written by hand",
     )
 
@@ -155,10 +149,10 @@ def box_finder() -> ZooModel:
 def pytest_qbench_extension(config: object) -> Extension:
     return Extension(
         name="own task",
-        models={"box_finder": box_finder},
+        models={"onset_finder": onset_finder},
         datasets={
-            "boxes": lambda: pictures("boxes", 100, seed=1),
-            "boxes_calibration": lambda: pictures("boxes_calibration", 32, seed=2),
+            "signals": lambda: signals("signals", 200, seed=1),
+            "signals_calibration": lambda: signals("signals_calibration", 32, seed=2),
         },
-        metrics={"iou75": iou75, "edge_error": edge_error},
+        metrics={"onset_errors": onset_errors},
     )

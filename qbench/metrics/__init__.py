@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from qbench.metrics.distances import MOST_DB as MOST_DB
     from qbench.metrics.masks import IGNORED as IGNORED
     from qbench.metrics.masks import MaskAnswers as MaskAnswers
-    from qbench.metrics.metric import BILLION as BILLION
     from qbench.metrics.metric import ArrayLabels as ArrayLabels
     from qbench.metrics.metric import Counts as Counts
     from qbench.metrics.metric import Labels as Labels
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from qbench.metrics.registry import catalogue as catalogue
     from qbench.metrics.registry import get_metric as get_metric
     from qbench.metrics.regression import ValueAnswers as ValueAnswers
+    from qbench.metrics.scores import BILLION as BILLION
     from qbench.metrics.scores import Against as Against
     from qbench.metrics.scores import Clusters as Clusters
     from qbench.metrics.scores import Direction as Direction

@@ -7,6 +7,7 @@ in pixels; x grows to the right, y downwards.
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -14,9 +15,9 @@ import numpy.typing as npt
 
 from qbench.metrics.answers import MILLION, PADDING, Answers, Outputs, answer_words
 from qbench.metrics.box_matching import Boxes, Floats, Matches, areas_of, match_boxes, precisions
-from qbench.metrics.metric import BILLION, ArrayLabels, Counts, Metric
+from qbench.metrics.metric import ArrayLabels, Counts, Metric
 from qbench.metrics.resampling import RESAMPLES
-from qbench.metrics.scores import Against, Direction
+from qbench.metrics.scores import BILLION, Against, Direction
 from qbench.storage import digest_arrays
 
 PIXEL = 256
@@ -327,9 +328,12 @@ def ratio_of_boxes(name: str, title: str, ratio: Ratio, *, least: float, classle
             np.bincount(one, minlength=len(found)).astype(np.int64)
             for one in (pictures[matches.right[0]], pictures[~matches.left_out[0]], matches.labels.pictures)
         )
-        if ratio is Ratio.F1:
-            return Counts(2 * hits, answered + wanted)
-        return Counts(hits, answered if ratio is Ratio.PRECISION else wanted)
+        if ratio is Ratio.RECALL:
+            return Counts(hits, wanted)
+        over, under = (2 * hits, answered + wanted) if ratio is Ratio.F1 else (hits, answered)
+        # out of another number for every answer, so always a share; who finds nothing has the precision 0
+        share = Fraction(int(over.sum()), max(1, int(under.sum())))
+        return Counts(over, under, total=(round(BILLION * share), BILLION if (answered + wanted).any() else 0))
 
     return Metric(
         name=name,

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import Answers, Outputs, answer_words
-from qbench.metrics.metric import BILLION, ArrayLabels, Counts, Metric
+from qbench.metrics.metric import ArrayLabels, Counts, Metric
 from qbench.metrics.resampling import Wide
-from qbench.metrics.scores import Against, Direction
+from qbench.metrics.scores import BILLION, Against, Direction
 
 IGNORED = 255
 """The label of a pixel that is not counted; in masks of uint16 it is 65535."""

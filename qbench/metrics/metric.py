@@ -15,17 +15,13 @@ import numpy.typing as npt
 from qbench.metrics.answers import Answers
 from qbench.metrics.clusters import clustered, resampled, source_numbers, widened
 from qbench.metrics.resampling import RESAMPLES, by_source, change_interval, weighted_interval, with_unmet
-from qbench.metrics.scores import Against, Clusters, Direction, Score
+from qbench.metrics.scores import BILLION, Against, Clusters, Direction, Score
 
 Labels = tuple[tuple[int, ...], ...]
 """Per sample: the class ids that count as right, or the one right sequence of tokens."""
 
 ArrayLabels = tuple[npt.NDArray[Any], ...]
 """Per sample: an array of numbers, such as the boxes or the mask that are right; shapes are those of the task."""
-
-BILLION = 1_000_000_000
-"""The whole of a value that is not a ratio of sums over samples."""
-
 
 Resampled = Callable[[Any, Any, Any, npt.NDArray[np.intp] | None], tuple[float, float] | None]
 """Of answers, labels, reference answers and source numbers: the 90 % interval of the change; None: there is none."""
@@ -37,7 +33,8 @@ class Counts:
 
     Args:
         hits, out_of: (n,) int64 each, of every sample.
-        total: hits and out_of of all samples together, where these are not the sums of the two; losses and gains then
+        total: hits and out_of of all samples together, where these are not the sums of the two, or where ``out_of``
+            depends on the answers: then a share of ``BILLION``, so that all cells count in one unit. Losses and gains
             compare ``hits``, which are what each sample counts alone.
         weighted: of such a value, (b, n) float64 how often each sample counts → (b,) values, NaN where there is nothing
             to count; the change is resampled with it, ``resamples`` times. None: ``hits`` are resampled.

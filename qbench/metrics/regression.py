@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import AnswerKind, Answers, IntegerAnswers, Outputs, answer_words
-from qbench.metrics.metric import BILLION, ArrayLabels, Counts, Metric
+from qbench.metrics.metric import ArrayLabels, Counts, Metric
 from qbench.metrics.resampling import Wide
-from qbench.metrics.scores import Against, Direction
+from qbench.metrics.scores import BILLION, Against, Direction
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from qbench.metrics.answers import Answers
 from qbench.metrics.distances import MOST_DB
-from qbench.metrics.metric import BILLION, ArrayLabels, Counts, Metric
+from qbench.metrics.metric import ArrayLabels, Counts, Metric
 from qbench.metrics.regression import answered_values
 from qbench.metrics.resampling import Wide
-from qbench.metrics.scores import Against, Direction
+from qbench.metrics.scores import BILLION, Against, Direction
 
 WINDOW = 11
 _SIGMA = 1.5

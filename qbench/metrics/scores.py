@@ -6,6 +6,9 @@ value = Σ hits / Σ out_of, and the same for the fp32 reference
 import enum
 from dataclasses import dataclass
 
+BILLION = 1_000_000_000
+"""The whole of a value that is not a ratio of sums over samples, or whose two sides are out of different numbers."""
+
 
 class Direction(enum.Enum):
     """Which way a metric is better."""

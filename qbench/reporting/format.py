@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from qbench import number_text
 from qbench.judging import DataPower
+from qbench.metrics import BILLION
 from qbench.number_text import MINUS, distance_text, points, thousands
 from qbench.reporting.view import ABSENT, CellView, MetricView
 
@@ -133,8 +134,8 @@ def parts_text(cell: CellView) -> str:
 
 
 def count_text(metric: MetricView) -> str:
-    """``778 / 1,000``: what was counted, out of how many; of another unit than percent the samples alone."""
-    if metric.unit != "%":
+    """``778 / 1,000``: what was counted, out of how many; where that is no share of a count, the samples alone."""
+    if metric.unit != "%" or metric.out_of == BILLION:
         return counted(metric.n, "sample")
     return f"{thousands(metric.hits)} / {thousands(metric.out_of)}"
 

@@ -136,8 +136,14 @@ def test_precision_recall_and_f1_are_counted_of_confident_boxes(seed: int) -> No
     sums = {
         name: get_metric(name).count(case.answers, case.labels, None).sums for name in ("box_precision", "box_recall")
     }
-    assert sums == {"box_precision": (hits, answered), "box_recall": (hits, wanted)}
-    assert get_metric("box_f1").count(case.answers, case.labels, None).sums == (2 * hits, answered + wanted)
+    billion = 1_000_000_000 * bool(answered + wanted)
+    precision, f1 = (
+        round(billion * Fraction(a, max(b, 1))) for a, b in ((hits, answered), (2 * hits, answered + wanted))
+    )
+    assert sums == {"box_precision": (precision, billion), "box_recall": (hits, wanted)}
+    counts = get_metric("box_f1").count(case.answers, case.labels, None)
+    assert counts.sums == (f1, billion)
+    assert (counts.hits.sum(), counts.out_of.sum()) == (2 * hits, answered + wanted)
 
 
 # ---- small cases by hand
@@ -155,8 +161,11 @@ BOX = (10.0, 10.0, 30.0, 20.0)
 def test_hmean_ignores_classes_and_what_nobody_can_read() -> None:
     labels = (box_labels([BOX, (100, 0, 200, 50)], [0, 0], ignored=[False, True]), box_labels([], []))
     answers = answers_of([(BOX, 0.9, 3), ((110, 0, 150, 20), 0.9, 0), ((120, 5, 150, 20), 0.9, 0)], [(BOX, 0.7, 0)])
-    assert get_metric("hmean").count(answers, labels, None).sums == (2, 3)  # one right, one wrong; one label
-    assert get_metric("box_f1").count(answers, labels, None).sums == (0, 3)
+    # one right, one wrong; one label
+    for name, value in {"hmean": 666_666_667, "box_f1": 0}.items():
+        assert get_metric(name).count(answers, labels, None).sums == (value, 1_000_000_000)
+    found_none = answers_of([(BOX, 0.2, 0)], [])
+    assert get_metric("box_precision").count(found_none, labels, None).sums == (0, 1_000_000_000)
 
 
 def test_a_ratio_of_boxes_takes_any_overlap() -> None:
