@@ -28,15 +28,10 @@ where several exit codes apply, the first in this list is returned:
      all that could be compared is equal
   0  both runs are complete, and all that could be compared is equal
 
-files of answers (docs/answers.md) are compared sample by sample:
-  2  a file cannot be read, or the two are about other data
-  3  no sample or no metric is in both
-  1  a sample has another answer or another value;
-     with --margin: a loss beyond it is proven
-  4  samples are in one file alone, and all others are equal;
-     with --margin: also where it is neither proven nor refuted
-  0  all samples are equal; with --margin: the loss is proven
-     to be within it
+files of answers are compared sample by sample (docs/answers.md), with the
+same codes: 1 where a sample differs, or with --margin where a loss beyond it
+is proven; 4 where samples are in one file alone, or with --margin where the
+loss is neither proven nor refuted; 3 where no sample or metric is in both
 """
 
 
