@@ -117,7 +117,9 @@ class _OfOneClass:
 
     def unknown(self, doing: str, name: str, listed: Iterable[str]) -> InputError:
         """The error for another name."""
-        return unknown_name(doing, "metric", name, listed, first=_MODULES, meant=_ALSO_CALLED.get(name.lower()))
+        names, meant = tuple(listed), _ALSO_CALLED.get(name.lower())
+        added = [each for each in names if each not in _MODULES]
+        return unknown_name(doing, "metric", name, names, added, first=_MODULES, meant=meant)
 
 
 def _iou_of(number: int) -> "Metric":

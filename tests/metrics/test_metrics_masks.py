@@ -122,3 +122,14 @@ def test_other_names_are_no_intersection_over_union(name: str) -> None:
 
     with pytest.raises(InputError, match="metric"):
         get_metric(name)
+
+
+def test_metrics_that_an_extension_adds_are_offered_first() -> None:
+    from qbench import Extension
+    from qbench.errors import InputError
+    from qbench.metrics import catalogue
+
+    added = Extension(name="mine", metrics={"near1": lambda: get_metric("miou")})
+    with pytest.raises(InputError, match="Choose one of: near1, top1, "):
+        catalogue([added]).get("zzz")
+    assert catalogue([added]).get("iou_4").name == "iou_4"
