@@ -62,7 +62,7 @@ def _fits(producer: ir.Node) -> bool:
     return (producer.domain, producer.op_type) == ("", "QLinearConv") and read_once
 
 
-def fused_sum(convolution: KernelContext, summing: KernelContext, place: int) -> KernelFunction:
+def fused_sum(place: int, convolution: KernelContext, summing: KernelContext) -> KernelFunction:
     """The kernel of both nodes: inputs of the sum, with the convolution's data at ``place``.
 
     Raises:

@@ -79,15 +79,15 @@ def _of_others(node: ir.Node) -> Maker:
     return functions.function if on_codes else reference_kernel
 
 
-def make_kernel(making: KernelContext) -> KernelFunction:
-    """The kernel of a node under its arithmetic.
+def make_kernel(making: KernelContext, maker: Maker | None = None) -> KernelFunction:
+    """The kernel of a node under its arithmetic, by ``maker`` (None: that of its operator).
 
     Raises:
         UnsupportedError: no kernel of this operator, or not of such a node.
         InputError: scales that the arithmetic cannot hold; it names the node.
     """
     node = making.node
-    maker = KERNELS.get((node.domain, node.op_type), _of_others(node))
+    maker = maker or KERNELS.get((node.domain, node.op_type), _of_others(node))
     doing = f"Compiling '{node_key(node)}' ({node.op_type}) for the arithmetic '{making.arithmetic.name}'"
     try:
         return maker(making)
@@ -171,7 +171,7 @@ class Program:
             if joined is None:
                 run = make_kernel(making[node])
             else:
-                run = fused_sum(making[joined.convolution], making[node], joined.place)
+                run = make_kernel(making[node], functools.partial(fused_sum, joined.place, making[joined.convolution]))
                 given[joined.place] = joined.convolution.inputs[0]
             run = run if around is None else around(node, run)
             reads = tuple(None if value is None else self._read(value) for value in given)

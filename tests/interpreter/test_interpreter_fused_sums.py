@@ -10,6 +10,7 @@ import onnx_ir as ir
 import pytest
 from one_node import MEANS, levels_of
 
+from qbench.errors import UnsupportedError
 from qbench.interpreter import Program
 from qbench.numerics import Accumulator, Adding, AddScheme, Arithmetic, get_arithmetic
 
@@ -143,6 +144,15 @@ def test_a_wrapped_kernel_is_called() -> None:
     found = Program(model(), RULE, around=around).run(given)["y"]
     assert seen == ["QLinearConv"]
     np.testing.assert_array_equal(found, result(model(), APART, given)["y"])
+
+
+def test_what_has_no_kernel_is_refused_in_a_sentence() -> None:
+    graph = model()
+    weight = graph.graph.initializers.pop("w")
+    weight.const_value = None
+    graph.graph.inputs.append(weight)
+    with pytest.raises(UnsupportedError, match="input 3 of QLinearConv is no constant"):
+        Program(graph, RULE)
 
 
 def test_other_multipliers_have_no_fused_sums() -> None:
