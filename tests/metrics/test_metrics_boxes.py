@@ -168,6 +168,12 @@ def test_hmean_ignores_classes_and_what_nobody_can_read() -> None:
     assert get_metric("box_precision").count(found_none, labels, None).sums == (0, 1_000_000_000)
 
 
+def test_of_labels_that_are_overlapped_equally_the_last_is_taken() -> None:
+    labels = (box_labels([(0, 0, 10, 10), (2, 0, 12, 10)], [0, 0]),)
+    answers = answers_of([((1, 0, 11, 10), 0.9, 0), ((-1, 0, 9, 10), 0.8, 0)])  # the second fits the first label alone
+    assert get_metric("box_recall_75").count(answers, labels, None).sums == (2, 2)
+
+
 def test_a_ratio_of_boxes_takes_any_overlap() -> None:
     labels = (box_labels([BOX], [0]),)
     answers = answers_of([((10, 10, 30, 19), 0.9, 0)])  # shares 0.9 of the union
