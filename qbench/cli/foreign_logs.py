@@ -7,8 +7,10 @@ a table     ``.csv`` with a line of names; columns of numbers are metrics
 
 import csv
 import json
+import lzma
 import math
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,11 +43,15 @@ class Choices:
 
 @dataclass(slots=True)
 class ForeignLog:
-    """A log that was opened: its header, its records one by one, and what is to be told when they have been read."""
+    """A log that was opened: its header, its records one by one, and what is to be told when they have been read.
+
+    ``by_id``: whether sources are ids of questions, which other logs have, too.
+    """
 
     header: Header
     records: Iterator[AnswerRecord]
     notes: list[str] = field(default_factory=list)
+    by_id: bool = False
 
 
 def open_log(path: Path, choices: Choices) -> ForeignLog:
@@ -76,6 +82,8 @@ def open_log(path: Path, choices: Choices) -> ForeignLog:
 def joined(logs: Sequence[tuple[str, ForeignLog]]) -> ForeignLog:
     """One log of several, each with its path; the ids of several begin with what was answered: ``sums/3``.
 
+    Sources that are ids begin with it, too: question 3 of one task is no evidence about question 3 of another.
+
     Raises:
         InputError: they come from different tools, or two are of one task.
     """
@@ -96,7 +104,8 @@ def joined(logs: Sequence[tuple[str, ForeignLog]]) -> ForeignLog:
     def records() -> Iterator[AnswerRecord]:
         for task, (_, log) in zip(tasks, logs, strict=True):
             for record in log.records:
-                yield msgspec.structs.replace(record, id=f"{task}/{record.id}")
+                source = f"{task}/{record.source}" if log.by_id else record.source
+                yield msgspec.structs.replace(record, id=f"{task}/{record.id}", source=source)
             notes.extend(log.notes)
 
     lower = list(dict.fromkeys(name for _, log in logs for name in log.header.lower))
@@ -166,7 +175,7 @@ def _lm_records(path: Path, choices: Choices, doing: str, notes: list[str]) -> I
                 "a line that lm-eval's --log_samples wrote",
                 "Name another file; a file of answers needs no import.",
             )
-        name = str(_ANY.decode(fields["filter"])) if "filter" in fields else "none"
+        name = str(_value(fields, "filter", where)) if "filter" in fields else "none"
         filters[name] = filters.get(name, 0) + 1
         if choices.filter not in ("", name):
             continue
@@ -187,22 +196,30 @@ def _lm_records(path: Path, choices: Choices, doing: str, notes: list[str]) -> I
 
 
 def _lm_record(fields: Mapping[str, msgspec.Raw], choices: Choices, where: str, left_out: set[str]) -> AnswerRecord:
-    named = _ANY.decode(fields["metrics"]) if "metrics" in fields else [one for one in fields if one not in _OF_LINE]
+    named = _value(fields, "metrics", where) if "metrics" in fields else [one for one in fields if one not in _OF_LINE]
     metrics = {}
-    for name in named if isinstance(named, list) else []:
-        value = _ANY.decode(fields[name]) if name in fields else None
-        if isinstance(value, bool | int | float):
-            metrics[str(name)] = float(value)
-        else:
-            left_out.add(str(name))
-    hashes = [str(_ANY.decode(fields[key]))[:16] for key in ("doc_hash", "target_hash") if key in fields]
+    for name in map(str, named if isinstance(named, list) else []):
+        value = _value(fields, name, where)
+        if not isinstance(value, bool | int | float):
+            left_out.add(name)
+            continue
+        try:
+            metrics[name] = float(value)
+        except OverflowError as error:
+            raise _refused(where, f"'{name}' beyond 1e308", "a finite number", "Correct the log.") from error
+    hashes = [str(_value(fields, key, where))[:16] for key in ("doc_hash", "target_hash") if key in fields]
     return AnswerRecord(
-        id=str(_ANY.decode(fields["doc_id"])),
-        answer=_response(_ANY.decode(fields["filtered_resps"]) if "filtered_resps" in fields else None),
+        id=str(_value(fields, "doc_id", where)),
+        answer=_response(_value(fields, "filtered_resps", where)),
         metrics=metrics,
         content="".join(hashes) or None,
         source=_source(fields, choices.source, where),
     )
+
+
+def _value(fields: Mapping[str, msgspec.Raw], name: str, where: str) -> Any:  # noqa: ANN401 - of JSON
+    """The value of a field, None where the line lacks it; the line was looked through, but its values were not read."""
+    return decoded_line(_ANY, bytes(fields[name]), where) if name in fields else None
 
 
 def _response(found: Any) -> int | str | None:  # noqa: ANN401 - of JSON
@@ -222,8 +239,7 @@ def _source(fields: Mapping[str, msgspec.Raw], path: str, where: str) -> str | N
     if not path:
         return None
     first, *names = path.split(".")
-    found = _ANY.decode(fields[first]) if first in fields else None
-    return _walked(found, names, path, where)
+    return _walked(_value(fields, first, where), names, path, where)
 
 
 def _walked(found: Any, names: Sequence[str], path: str, where: str) -> str:  # noqa: ANN401 - of JSON
@@ -341,9 +357,12 @@ def _member(path: Path, archive: zipfile.ZipFile, one: zipfile.ZipInfo, doing: s
         if one.compress_type != _ZSTANDARD:
             return archive.read(one)
         return _zstandard(path, one, doing)
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
-        raise _refused(
-            f"{doing}, '{one.filename}'", f"damaged data ({error})", "a whole file", "Copy the log again."
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, RuntimeError) as error:
+        raise _refused(  # RuntimeError: encrypted, or packed by a method that Python does not have
+            f"{doing}, '{one.filename}'",
+            f"data that cannot be unpacked ({error})",
+            "a whole file",
+            "Copy the log again.",
         ) from error
 
 
@@ -387,6 +406,7 @@ def _inspect(header: _InspectHeader, samples: Iterator[_InspectSample], choices:
     if header.status != "success":
         log.notes.append(f"the evaluation ended with the status '{header.status}': samples may be missing")
     repeated = (spec.config.epochs or 1) > 1
+    log.by_id = repeated and not choices.source
     log.records = _inspect_records(samples, choices, doing, log.notes, repeated=repeated)
     return log
 
@@ -433,15 +453,20 @@ def _graded(scorer: str, score: _InspectScore, where: str) -> Iterator[tuple[str
         try:
             found = _GRADES.get(value) if isinstance(value, str) else float(value)
             yield name, float(value) if found is None else found
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise _refused(
-                where, f"the score {value!r} of '{name}'", "a number, or one of C, I, P and N", "Score it with numbers."
+                where,
+                f"the score {repr(value)[:40]} of '{name}'",
+                "a number, or one of C, I, P and N",
+                "Score it with numbers.",
             ) from error
 
 
 # A table: one sample in each row.
 
 _KEYS = ("id", "answer", "label", "source")
+_DIGITS = 18
+"""Of the greatest whole numbers that a record holds, which are of 64 bits."""
 
 
 def _table(path: Path, choices: Choices, doing: str) -> ForeignLog:
@@ -502,14 +527,14 @@ def _number(text: str) -> float | None:
 
 
 def _class_or_text(text: str) -> int | list[int] | str:
-    """``3`` is a class, ``[3, 5, 1]`` classes best first, anything else a text."""
-    if text.isascii() and text.isdecimal():
+    """``3`` is a class, ``[3, 5, 1]`` classes best first, anything else a text, whole numbers of more digits too."""
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
         return int(text)
     if text.startswith("["):
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
-        if isinstance(found, list) and all(type(one) is int for one in found):
+        if isinstance(found, list) and all(type(one) is int and abs(one) < 10**_DIGITS for one in found):
             return found
     return text

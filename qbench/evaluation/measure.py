@@ -272,6 +272,8 @@ def _recorded(request: Request, reference: Mapping[str, Answers]) -> Measurement
         macs=shared.macs,
         seconds={"prepare": 0.0, "inference": round(request.timer() - started, 3)},
         kept={name: packed_answers(given) for name, given in answers.items()} if request.keeps_answers else {},
+        recovery=_recovery(request, answers) if request.recovers else (),
+        slices=_slices(request, answers, today) if request.slices else {},
     )
 
 
@@ -371,7 +373,7 @@ def _slices(
     """The scores against labels of each part of the data.
 
     Raises:
-        InputError: the data has no such parts, or there is no metric against labels.
+        InputError: the data has no such parts, or there is no metric against labels that is a sum over samples.
     """
     found: dict[str, list[Score]] = {}
     for use in _against_labels(request, "slices"):
@@ -387,6 +389,13 @@ def _slices(
         )
         for name, one in scores.items():
             found.setdefault(name, []).append(one)
+    if not found:
+        raise InputError(
+            f"Measuring '{request.cell}'",
+            found="'slices', and metrics whose value is no sum over samples, which no slice has a share of",
+            expected="a metric that counts every sample alone",
+            remedy="Add a metric such as top1, or leave 'slices' out.",
+        )
     return {name: tuple(scores) for name, scores in found.items()}
 
 

@@ -154,6 +154,8 @@ def _noisy_evidence(shown: LossEvidence | None, score: Score, noise: Noise) -> L
 
     ``shown``: the evidence of one run; its interval gives the variance of samples. None: only the noise is known.
     """
+    if score.clusters is not None and score.clusters.sources == 1 and shown is not None:
+        return shown  # nothing is proven, however often one source is run
     if score.clusters is not None:
         sampling = score.clusters.error
     else:

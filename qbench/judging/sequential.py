@@ -178,7 +178,12 @@ class StopRule:
 
 
 def stopped_gate(gate: Gate, score: Score, stopped: Stopped, tolerance: Tolerance) -> Gate:
-    """``gate`` of the samples that were run, in the state that was decided for all of them."""
+    """``gate`` of the samples that were run, in the state that was decided for all of them.
+
+    A gate that nothing decided has all samples of its data: other data of the model were not run to their end.
+    """
+    if score.metric not in stopped.decided:
+        return gate
     state = GateState(stopped.decided[score.metric])
     is_proven = score.metric in stopped.proven
     how = "by a test that is valid at any time" if is_proven else "the others cannot change it"

@@ -81,6 +81,20 @@ def test_several_tasks_become_one_file(tmp_path, imported):
     assert "inspect_ai" in imported(names[0], "log.eval")[1]
 
 
+def test_epochs_of_several_tasks_are_sources_of_each(tmp_path, imported):
+    for task in ("sums", "products"):
+        log = inspect_log(epochs=2)
+        log["eval"]["dataset"]["name"] = task
+        write_archive(tmp_path / f"{task}.eval", log)
+    records = imported("sums.eval", "products.eval")[2]
+    assert {record["source"] for record in records} == {
+        f"{task}/q{i}" for task in ("sums", "products") for i in range(4)
+    }
+    (tmp_path / "answers.jsonl").unlink()
+    records = imported("sums.eval", "products.eval", "--source", "metadata.topic")[2]
+    assert {record["source"] for record in records} == {"t0", "t1"}  # what the user named is the same in both
+
+
 def test_a_log_without_anything_to_compare_is_refused(tmp_path, imported):
     write_lines(tmp_path / "wiki.jsonl", [lm_line(0, answer=[["-1.5", "False"]], word_perplexity=[-12.5, 4])])
     code, err, _ = imported("wiki.jsonl")
@@ -213,6 +227,12 @@ BROKEN = {
     "nameless.csv": ("sample,acc\na,1\n", "--columns id="),
     "latin.csv": ("id,acc\n\xe9,1\n".encode("latin-1"), "UTF-8"),
     "log.txt": ("x", "'.txt'"),
+    "bytes.jsonl": (b'{"doc_id": 0, "metrics": ["acc"], "acc": 1, "filter": "\xff"}\n', "line 1"),
+    "endless.jsonl": ('{"doc_id": 0, "filtered_resps": [["1", 0], [1e999, 0]]}\n', "line 1"),
+    "great.jsonl": ('{"doc_id": 0, "metrics": ["acc"], "acc": 1%s}\n' % ("0" * 400), "'acc' beyond"),
+    "names.jsonl": ('{"doc_id": 0, "metrics": [["acc"]], "acc": 1}\n', "no metric"),
+    "great.json": (json.dumps({**inspect_log(), "samples": [
+        {"id": "a", "scores": {"judge": {"value": 10**400}}, "output": {"completion": "x"}}]}), "'judge'"),
 }  # fmt: skip
 
 
@@ -239,6 +259,34 @@ def test_a_damaged_member_is_named(tmp_path, imported):
     code, err, _ = imported("log.eval")
     assert code == 2
     assert "samples/q2_epoch_1.json" in err
+
+
+@pytest.mark.parametrize("change", ["data", "encrypted", "method"])
+def test_a_member_that_cannot_be_unpacked_is_named(change, tmp_path, imported):
+    write_archive(tmp_path / "log.eval", inspect_log())
+    data = bytearray((tmp_path / "log.eval").read_bytes())
+    name = b"samples/q0_epoch_1.json"
+    local, central = data.find(name), data.rfind(name) - 46
+    if change == "data":
+        data[local + len(name) : local + len(name) + 8] = b"\xff" * 8
+    elif change == "encrypted":
+        data[central + 8] |= 1
+    else:
+        data[central + 10] = 9
+    (tmp_path / "log.eval").write_bytes(data)
+    code, err, _ = imported("log.eval")
+    assert code == 2
+    assert "samples/q0_epoch_1.json" in err
+    assert err.count("\n") == 1
+
+
+def test_answers_of_a_table_that_no_whole_number_holds_are_texts(tmp_path, imported):
+    answers = ["9" * 18, "9" * 19, "9" * 5000, "[" * 50_000]
+    for text, kind in zip(answers, (int, str, str, str), strict=True):
+        (tmp_path / "answers.jsonl").unlink(missing_ok=True)
+        (tmp_path / "table.csv").write_text(f"id,answer\na,{text}\n")
+        ((record),) = imported("table.csv")[2]
+        assert isinstance(record["answer"], kind)
 
 
 def test_zstandard_is_asked_for_where_it_is_missing(tmp_path, imported, monkeypatch):

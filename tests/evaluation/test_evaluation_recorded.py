@@ -8,7 +8,15 @@ import pytest
 
 from qbench.backends import AnswersBackend, get_backend
 from qbench.errors import InputError, UnsupportedError
-from qbench.evaluation import build_subject, measure_cell, subject_artifacts
+from qbench.evaluation import (
+    Request,
+    build_subject,
+    environment_here,
+    measure_cell,
+    measure_request,
+    subject_artifacts,
+)
+from qbench.judging import RECORDED, Cell
 from qbench.metrics import AnswerKind, IntegerAnswers
 from qbench.quantization import get_schema
 from qbench.storage import Cache
@@ -80,6 +88,50 @@ def test_records_are_the_cell_itself(shared, tmp_path):
     direct, recorded = (measure_cell(labelled, *cell) for cell in (("ort-cpu", SCHEMA), (f"answers:{path}", None)))
     assert recorded.predictions == direct.predictions
     assert [dataclasses.astuple(one) for one in recorded.scores] == [dataclasses.astuple(one) for one in direct.scores]
+
+
+def test_recovery_and_slices_are_measured_as_in_the_cell_itself(shared, dumped, tmp_path):
+    (name,) = next(iter(dumped.values()))
+    np.savez(tmp_path / "dump.npz", id=list(dumped), **{name: [one[name] for one in dumped.values()]})
+    direct, recorded = (
+        measure_request(
+            Request(
+                cell=Cell(suite="s", model="digits_cnn", backend=backend.name, schema=SCHEMA if schema else RECORDED),
+                shared=shared,
+                backend=backend,
+                schema=schema,
+                reference=shared.reference(),
+                environment=environment_here(backend),
+                recovers=True,
+                slices="class",
+            )
+        )
+        for backend, schema in (
+            (get_backend("ort-cpu"), get_schema(SCHEMA)),
+            (get_backend(f"answers:{tmp_path / 'dump.npz'}"), None),
+        )
+    )
+    assert direct.recovery == recorded.recovery != ()
+    assert direct.slices == recorded.slices
+    assert len(recorded.slices) == 10
+
+
+def test_slices_of_no_metric_that_is_a_sum_are_refused(shared):
+    (use,) = [one for one in shared.subject.metrics if one.name == "top1"]
+    whole = dataclasses.replace(use, metric=dataclasses.replace(use.metric, resampled=lambda *_: (-0.1, 0.1)))
+    backend = get_backend("ort-cpu")
+    artifacts = subject_artifacts(dataclasses.replace(shared.subject, metrics=(whole,)), backend, shared.made_with[0])
+    request = Request(
+        cell=Cell(suite="s", model="digits_cnn", backend=backend.name, schema=SCHEMA),
+        shared=artifacts,
+        backend=backend,
+        schema=get_schema(SCHEMA),
+        reference=artifacts.reference(),
+        environment=environment_here(backend),
+        slices="class",
+    )
+    with pytest.raises(InputError, match="no sum over samples"):
+        measure_request(request)
 
 
 @dataclasses.dataclass(frozen=True)

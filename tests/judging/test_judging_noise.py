@@ -12,9 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_numbers import HERE, accepted_of, agreement, expected, judged, measured, per, top1
 
-from qbench.judging import DecisionRule, GateState, MetricNoise, Noise, Outcome, Repeats, Rules
-from qbench.judging.noise import most_flips
+from qbench.judging import (
+    DecisionRule,
+    Evidence,
+    GateState,
+    MetricNoise,
+    Noise,
+    Outcome,
+    RelativeTo,
+    Repeats,
+    Rules,
+    Tolerance,
+)
+from qbench.judging.loss import loss_gate, with_noise
+from qbench.judging.noise import most_flips, noise_of
 from qbench.judging.statistics import Decision
+from qbench.metrics import Against, Clusters, Direction, Score
 
 
 def noise_from(rows, *, averaged=True):
@@ -214,3 +227,30 @@ def test_intervals_of_noisy_cells_cover_the_expected_change(shared):
         shown = with_noise(loss_gate(score, tolerance), score, noise, tolerance, Decision(DecisionRule.CI)).shown
         inside += shown.low <= truth <= shown.high
     assert 0.9 * cells <= inside <= 0.99 * cells
+
+
+@pytest.mark.parametrize("by", [DecisionRule.CI, DecisionRule.STRICT])
+def test_runs_of_one_source_prove_nothing_whatever_the_unit_of_their_metric(by):
+    """A margin of 4 decibels is more than any error of a share, which one source was once taken to have."""
+    decibels = Score(
+        metric="psnr",
+        direction=Direction.HIGHER,
+        against=Against.LABELS,
+        unit="dB",
+        proportion=False,
+        least_margin=0.0,
+        n=40,
+        hits=30_000_000,
+        out_of=1_000_000,
+        reference_hits=31_000_000,
+        losses=40,
+        gains=0,
+        interval=(-1.0, 1.0),
+        clusters=Clusters(sources=1, effect=40.0, interval=(-1.0, 1.0), shown=(-1.0, 1.0), p=1.0, error=1.0),
+    )
+    noisy = noise_of(decibels, repeats_of(30_000_000, 30_000_100, n=1_000_000, metric="psnr"), averaged=True)
+    tolerance, decision = Tolerance(4.0, relative_to=RelativeTo.NOTHING), Decision(by)
+    gate = with_noise(loss_gate(decibels, tolerance, decision), decibels, noisy, tolerance, decision)
+    assert gate.shown.evidence is Evidence.INCONCLUSIVE
+    assert gate.state is (GateState.INCONCLUSIVE if by is DecisionRule.CI else GateState.BROKEN)
+    assert "40 samples from 1 source prove nothing about others" in gate.detail

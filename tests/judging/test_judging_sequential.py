@@ -194,5 +194,15 @@ def test_a_stopped_cell_has_the_state_that_was_decided_and_says_how_many_samples
     assert verdict.gates[0].limit is not None
 
 
+def test_a_gate_that_nothing_decided_is_that_of_all_samples_of_its_data():
+    """Data that end undecided are judged whole, though other data of the model stopped early."""
+    rules = Rules(decision=Decision(DecisionRule.CI))
+    part = measured(top1(292, 310, 298, losses=8, gains=2), stopped=stopped())
+    whole = measured(top1(292, 310, 298, losses=8, gains=2))
+    verdicts = [judged(one, expected(one, accepted={}), rules=rules) for one in (part, whole)]
+    assert [one.outcome for one in verdicts] == [Outcome.INCONCLUSIVE] * 2
+    assert verdicts[0].gates[0] == verdicts[1].gates[0]
+
+
 def test_how_many_samples_ran_in_words():
     assert stopped().text == "stopped after 310 of 1000 samples: decided"
