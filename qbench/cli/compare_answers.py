@@ -66,13 +66,15 @@ class Log:
     sources: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     tokens: list[TokenRecord] = field(default_factory=list)
+    is_comparable: bool = False
+    """Whether a record has an answer and a label that can be equal: both texts, or both numbers."""
 
     @classmethod
     def read(cls, path: Path) -> "Log":
         """The file at ``path``.
 
         Raises:
-            InputError: it cannot be read, holds raw outputs, or has a sample twice.
+            InputError: it cannot be read, holds raw outputs, has a sample twice, or no answer that its label can equal.
         """
         log = cls(open_answers(path))
         if log.file.has_outputs:
@@ -84,6 +86,13 @@ class Log:
             )
         for record in log.file.records():
             log._add(record)
+        if CORRECT in log.values and not log.is_comparable:
+            raise InputError(
+                log.file.doing,
+                found="texts as answers and numbers as labels, or the other way round: none can be right",
+                expected="answers and labels of one kind",
+                remedy="Write both as class numbers, or both as texts.",
+            )
         return log
 
     def _add(self, record: "AnswerRecord") -> None:
@@ -100,6 +109,7 @@ class Log:
         answer = tuple(record.answer) if isinstance(record.answer, list) else record.answer
         if answer is not None and record.label is not None and not record.metrics:
             self.values.setdefault(CORRECT, array("d")).append(_is_right(answer, record.label))
+            self.is_comparable |= isinstance(answer, str) == isinstance(record.label, str)
         self.answers.append(0 if answer is None else hash((answer,)))
         self.contents.append(0 if record.content is None else hash((record.content,)))
         if record.source is not None:
@@ -201,6 +211,7 @@ def compare_logs(old: Log, new: Log, *, names: Sequence[str] = (), margin: float
         np.fromiter((log.places[one] for one in common), dtype=np.intp, count=len(common)) for log in (old, new)
     )
     _require_same_contents(old, new, common, (rows, others))
+    _require_same_sources(old, new, common, (rows, others))
     held = old.sources or new.sources
     places = rows if old.sources else others
     sources = [held[row] for row in places.tolist()] if held else None
@@ -317,6 +328,23 @@ def _require_same_contents(
             found=f"another question in {counted(len(other), 'sample')} ({listed_ids([common[i] for i in other[:9]])})",
             expected="the same questions under the same ids",
             remedy="Name two files about one revision of the data.",
+        )
+
+
+def _require_same_sources(
+    old: Log, new: Log, common: Sequence[str], rows: "tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]"
+) -> None:
+    """Refuse files that tell samples apart in different ways: the result would depend on which is named first."""
+    if not (old.sources and new.sources):
+        return
+    pairs = zip(common, rows[0].tolist(), rows[1].tolist(), strict=True)
+    other = [sample for sample, before, after in pairs if old.sources[before] != new.sources[after]]
+    if other:
+        raise InputError(
+            f"Comparing '{old.file.path}' with '{new.file.path}'",
+            found=f"another source of {counted(len(other), 'sample')} ({listed_ids(other)})",
+            expected="the same sources in both",
+            remedy="Write the same sources into both files, or into one alone.",
         )
 
 

@@ -145,6 +145,27 @@ def test_token_streams(floor, files, qbench):
     assert compared(qbench, "--metric", "token_kl", "--margin", str(exact / 100))[0] == 1
 
 
+@pytest.mark.parametrize(("answer", "label"), [("B", 1), (1, "B"), ([1, 2], "B"), ("1", [1, 2])])
+def test_answers_that_no_label_can_equal_are_refused(answer, label, files, qbench):
+    for name in ("a.jsonl", "b.jsonl"):
+        files(name, [{"id": i, "answer": answer, "label": label} for i in range(9)])
+    code, out, err = qbench("compare", "a.jsonl", "b.jsonl")
+    assert (code, out) == (2, "")
+    assert "none can be right" in err
+
+
+def test_sources_that_differ_between_the_files_are_refused(files, qbench):
+    files("a.jsonl", judged(BEFORE, lambda i: {"source": f"q{i // 4}"}))
+    files("b.jsonl", judged(AFTER, lambda i: {"source": f"q{i // 2}"})[::-1])
+    code, out, err = qbench("compare", "a.jsonl", "b.jsonl")
+    assert (code, out) == (2, "")
+    assert "another source of 398 samples ('2', '3', '4' and 395 more)" in err
+    files("b.jsonl", judged(AFTER)[::-1])
+    (alone,) = compared(qbench)[1]["scores"]
+    files("b.jsonl", judged(AFTER, lambda i: {"source": f"q{i // 4}"})[::-1])
+    assert compared(qbench)[1]["scores"] == [alone]
+
+
 FAULTS = {
     "twice": ([*judged(BEFORE), {"id": 3, "metrics": {"acc": 1}}], "'3' twice"),
     "other metric": (judged(BEFORE, name="f1"), "acc"),
