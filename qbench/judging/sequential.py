@@ -41,25 +41,11 @@ _BETS = tuple(0.95 * 2 ** (-k / 2) for k in range(14))
 _BY_EVIDENCE = {Evidence.PASS: GateState.HOLDS, Evidence.FAIL: GateState.BROKEN}
 
 
-class EarlyTest:
-    """The two e-processes of a change against ``margin``, a fraction.
+class _Bets:
+    """The logarithms of both wealths, one for each of ``_BETS``."""
 
-    ``largest``: the most samples that a source has, which is known before the first is run.
-    """
-
-    def __init__(self, margin: float, largest: int = 1) -> None:
-        self._margin = margin
-        self._up = [share / ((1 - margin) * largest) for share in _BETS]
-        self._down = [share / ((1 + margin) * largest) for share in _BETS]
+    def __init__(self) -> None:
         self._wealth_up, self._wealth_down = [0.0] * len(_BETS), [0.0] * len(_BETS)
-
-    def add(self, sources: Iterable[tuple[int, int]]) -> None:
-        """Bet on each of ``sources``, (sum of changes, number of samples) in the order drawn."""
-        for change, size in sources:
-            seen = change + self._margin * size
-            for place in range(len(_BETS)):
-                self._wealth_up[place] += math.log1p(self._up[place] * seen)
-                self._wealth_down[place] += math.log1p(-self._down[place] * seen)
 
     @property
     def evidence(self) -> Evidence:
@@ -69,7 +55,28 @@ class EarlyTest:
         return Evidence.FAIL if _mean(self._wealth_down) >= -math.log(EARLY) else Evidence.INCONCLUSIVE
 
 
-class CountTest:
+class EarlyTest(_Bets):
+    """The two e-processes of a change against ``margin``, a fraction.
+
+    ``largest``: the most samples that a source has, which is known before the first is run.
+    """
+
+    def __init__(self, margin: float, largest: int = 1) -> None:
+        self._margin = margin
+        self._up = [share / ((1 - margin) * largest) for share in _BETS]
+        self._down = [share / ((1 + margin) * largest) for share in _BETS]
+        super().__init__()
+
+    def add(self, sources: Iterable[tuple[int, int]]) -> None:
+        """Bet on each of ``sources``, (sum of changes, number of samples) in the order drawn."""
+        for change, size in sources:
+            seen = change + self._margin * size
+            for place in range(len(_BETS)):
+                self._wealth_up[place] += math.log1p(self._up[place] * seen)
+                self._wealth_down[place] += math.log1p(-self._down[place] * seen)
+
+
+class CountTest(_Bets):
     """The two e-processes of the sum of changes of all ``sources``, of which the gate holds from ``least`` on.
 
     ``largest``: the most samples that a source has. ``most``: the largest change of a sample, 1; 0 of agreement, which
@@ -80,7 +87,7 @@ class CountTest:
         self._least, self._left = least, sources
         self._low, self._high = -largest, most * largest
         self._sum = 0
-        self._wealth_up, self._wealth_down = [0.0] * len(_BETS), [0.0] * len(_BETS)
+        super().__init__()
 
     def add(self, sources: Iterable[tuple[int, int]]) -> None:
         """Bet on each of ``sources``, (sum of changes, number of samples) in the order drawn."""
@@ -93,13 +100,6 @@ class CountTest:
                     self._wealth_down[place] += math.log1p(-share * (change - over) / (self._high - over))
             self._sum += change
             self._left -= 1
-
-    @property
-    def evidence(self) -> Evidence:
-        """What the sources so far prove, whenever that is asked."""
-        if _mean(self._wealth_up) >= -math.log(EARLY):
-            return Evidence.PASS
-        return Evidence.FAIL if _mean(self._wealth_down) >= -math.log(EARLY) else Evidence.INCONCLUSIVE
 
 
 def _mean(logs: list[float]) -> float:
