@@ -355,10 +355,10 @@ def _score(
 
 
 def _recovery(request: Request, answers: Mapping[str, Answers]) -> tuple[Score, ...]:
-    """The scores against labels, counted against the fp32 run of today.
+    """The scores against labels, counted against the fp32 run of today; empty where there is no float model.
 
     Raises:
-        InputError: there is no float model, or no metric against labels.
+        InputError: there is no metric against labels.
     """
     uses = _against_labels(request, "recovery")
     if request.cell.is_given and request.shared.subject.given is None:

@@ -1,6 +1,6 @@
 """What the data of a model can tell from chance before anything runs, and how many more samples would settle a margin.
 
-    told    m = (z₀.₉₅ + z₀.₈) √(π D / n)      non-inferiority of paired proportions, true difference 0
+    tells   m = (z₀.₉₅ + z₀.₈) √(π D / n)      non-inferiority of paired proportions, true difference 0
     needed  n ≥ (z₀.₉₅ + z₀.₈)² π D / m²       and in sources of as many samples each: n G / n₀
 
 n samples of G sources, of which a share π changes sides; D is their design effect, 1 where each is its own source. One-
@@ -65,8 +65,8 @@ class DataPower:
     @property
     def tells(self) -> float:
         """The smallest loss that it tells from chance four times in five, a fraction."""
-        told = decidable_drop(self.n, effect=self.effect) if self.error is None else _Z * self.error
-        return min(told, 1.0) if self.unit == "%" else told
+        drop = decidable_drop(self.n, effect=self.effect) if self.error is None else _Z * self.error
+        return min(drop, 1.0) if self.unit == "%" else drop
 
     @property
     def needed(self) -> int | None:
