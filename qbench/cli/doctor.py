@@ -402,7 +402,7 @@ def _model_rows(model: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         yield (
             f"  {model['model']}",
             metric["metric"],
-            str(n) if metric["sources"] is None else f"{n} from {metric['sources']} sources",
+            str(n) if metric["sources"] is None else f"{n} from {counted(metric['sources'], 'source')}",
             f"{100 / n:.2f} pp",
             gates,
             f"a loss from {metric['decidable_pp']:.2f} pp on",

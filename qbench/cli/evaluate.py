@@ -24,7 +24,7 @@ from qbench.cli.options import (
 )
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
-from qbench.number_text import MINUS, change_text, rough_percent
+from qbench.number_text import MINUS, change_text, counted, rough_percent
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -535,7 +535,11 @@ def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
     pairs = zip(fp32.scores, quantized.scores, strict=True)
     print_columns([_score_row(before, after) for before, after in pairs], header)
     put("minus is a loss; shares change by percentage points")
-    known = {f"{score.n} samples from {score.clusters.sources} sources" for score in quantized.scores if score.clusters}
+    known = {
+        f"{score.n} samples from {counted(score.clusters.sources, 'source')}"
+        for score in quantized.scores
+        if score.clusters
+    }
     if known:
         put(f"{', '.join(sorted(known))}: the interval is that of the sources")
 

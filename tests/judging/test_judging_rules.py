@@ -144,6 +144,16 @@ def test_decisions_of_slices(losses, tolerance, states):
     assert tuple(gate_of(*losses, tolerance=tolerance, by=by).state.value for by in DecisionRule) == states
 
 
+def test_a_cell_whose_slices_alone_are_undecided_says_so():
+    rules = Rules(slices="class", slices_rule="x", decision=Decision(DecisionRule.CI, "suite smoke"))
+    measurement = measured(top1(8000, 10000, 8000), slices={"cat": (slice_of(9),), "dog": (slice_of(0),)})
+    verdict = judged(measurement, expected(measurement), rules=rules, tolerance=Tolerance(0.05, "suite smoke"))
+    assert [gate.kind for gate in verdict.gates if gate.state.value == "inconclusive"] == ["slice"]
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert verdict.headline.startswith("worst slice 'cat'")
+    assert "top1: some slices have too few samples to prove that they lose less than their margin" in verdict.notices
+
+
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(120, 400), st.floats(0.001, 0.5))
 def test_the_p_of_a_margin_is_below_5_percent_where_it_is_fail(losses, gains, n, margin):
     score = top1(100 - losses + gains, n, 100, losses=losses, gains=gains)
