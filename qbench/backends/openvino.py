@@ -150,7 +150,8 @@ def _core(backend: str) -> Any:  # noqa: ANN401 - a module without types
     """The engine, which loads its plugins once per process."""
     with importing_engine(extra="openvino", backend=backend):
         import openvino
-    return openvino.Core()
+
+        return openvino.Core()
 
 
 def _sentence(message: str) -> str:

@@ -123,12 +123,13 @@ class TorchBackend:
 def _torch(engine: str) -> Any:  # noqa: ANN401 - a module without types
     with importing_engine(extra="torch", backend=PREFIX + engine):
         import torch
-    with warnings.catch_warnings():  # PyTorch warns once a process: of these operators' future, and of arrays to read
-        warnings.simplefilter("ignore")
-        nothing = np.zeros(1, np.float32)
-        nothing.flags.writeable = False
-        torch.quantize_per_tensor(torch.from_numpy(nothing), 1.0, 0, torch.quint8)
-    supported = torch.backends.quantized.supported_engines
+
+        with warnings.catch_warnings():  # PyTorch warns once a process: of these operators' future, and of arrays
+            warnings.simplefilter("ignore")
+            nothing = np.zeros(1, np.float32)
+            nothing.flags.writeable = False
+            torch.quantize_per_tensor(torch.from_numpy(nothing), 1.0, 0, torch.quint8)
+        supported = torch.backends.quantized.supported_engines
     if engine not in supported:
         raise UnsupportedError(
             f"Preparing a model on '{PREFIX}{engine}'",

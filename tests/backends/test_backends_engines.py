@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import types
 
 import numpy as np
 import onnx_ir as ir
@@ -385,6 +386,18 @@ def test_an_engine_that_does_not_load_is_skipped_with_its_reason(name, raised, m
         get_backend(name).prepare(qdq_net())
     assert raised.partition("'")[2].strip("')") in caught.value.found
     assert f"pip install 'pytest-qbench[{extra}]'" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("name", "lacking"), [("openvino", "Core"), ("torch-fbgemm", "quantize_per_tensor")])
+def test_an_empty_package_counts_as_one_that_is_not_installed(name, lacking, monkeypatch):
+    """A folder of the engine's name, or a release without what the backend calls, imports without an error."""
+    import qbench.backends.openvino
+
+    package = name.partition("-")[0]
+    monkeypatch.setitem(sys.modules, package, types.ModuleType(package))
+    qbench.backends.openvino._core.cache_clear()
+    with pytest.raises(NotFetchedError, match=f"has no attribute '{lacking}'.*pip install"):
+        get_backend(name).prepare(qdq_net())
 
 
 def test_a_mistyped_backend_of_another_python_is_suggested():
