@@ -1,12 +1,14 @@
 """``qbench compare a.jsonl b.jsonl``: a paired test of two files of answers, without a suite."""
 
 import argparse
+import hashlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -110,8 +112,8 @@ class Log:
         if answer is not None and record.label is not None and not record.metrics:
             self.values.setdefault(CORRECT, array("d")).append(_is_right(answer, record.label))
             self.is_comparable |= isinstance(answer, str) == isinstance(record.label, str)
-        self.answers.append(0 if answer is None else hash((answer,)))
-        self.contents.append(0 if record.content is None else hash((record.content,)))
+        self.answers.append(_digest(record.answer))
+        self.contents.append(_digest(record.content))
         if record.source is not None:
             name = str(record.source)
             self.sources.append(self.names.setdefault(name, name))  # one text for each source
@@ -133,6 +135,15 @@ class Log:
                 expected="for each token its log-probability, and the k best tokens with theirs",
                 remedy="Write the keys of 'tokens' as docs/answers.md shows.",
             ) from error
+
+
+def _digest(value: object) -> int:
+    """64 bits that tell values apart, 0 for None. Python's ``hash`` does not: that of -1 is that of -2."""
+    if value is None:
+        return 0
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 3.0 equals 3
+    return int.from_bytes(hashlib.blake2b(msgspec.json.encode(value), digest_size=8).digest(), signed=True)
 
 
 def _is_right(answer: object, label: object) -> bool:

@@ -476,10 +476,53 @@ def _table(path: Path, choices: Choices, doing: str) -> ForeignLog:
     columns = {key: choices.columns.get(key, key) for key in _KEYS}
     if choices.source:
         columns["source"] = choices.source
-    return ForeignLog(Header(data=DataMark(id=path.name)), _rows(path, columns, frozenset(choices.columns), doing))
+    log = ForeignLog(Header(data=DataMark(id=path.name)), iter(()))
+    log.records = _rows(path, columns, frozenset(choices.columns), doing, log.notes)
+    return log
 
 
-def _rows(path: Path, columns: Mapping[str, str], asked: frozenset[str], doing: str) -> Iterator[AnswerRecord]:
+def _rows(
+    path: Path, columns: Mapping[str, str], asked: frozenset[str], doing: str, notes: list[str]
+) -> Iterator[AnswerRecord]:
+    found: dict[str, _Column] = {}
+    for _, fields in _lines(path, columns, asked, doing):
+        for name, text in fields.items():
+            found.setdefault(name, _Column()).add(text)
+    free = {name: one for name, one in found.items() if name not in columns.values()}
+    numeric = [name for name, one in free.items() if one.has_numbers and not one.has_words]
+    mixed = [name for name, one in free.items() if one.has_numbers and one.has_words]
+    if mixed:
+        notes.append(f"columns of numbers and texts are no metrics and are left out: {', '.join(mixed)}")
+    answer, label = (found.get(columns[key], _Column()) for key in ("answer", "label"))
+    # Where one column holds classes and texts, its classes are texts, too, and those of the other, to be equal to them.
+    is_text = any(one.has_classes and one.has_texts for one in (answer, label))
+    for where, fields in _lines(path, columns, asked, doing):
+        yield _row(fields, columns, numeric, where, is_text=is_text)
+
+
+@dataclass(slots=True)
+class _Column:
+    """What the fields of a column are, empty ones apart."""
+
+    has_numbers: bool = False
+    has_words: bool = False
+    has_classes: bool = False
+    has_texts: bool = False
+
+    def add(self, text: str) -> None:
+        if not text:
+            return
+        is_number, is_text = _number(text) is not None, isinstance(_class_or_text(text), str)
+        self.has_numbers |= is_number
+        self.has_words |= not is_number
+        self.has_classes |= not is_text
+        self.has_texts |= is_text
+
+
+def _lines(
+    path: Path, columns: Mapping[str, str], asked: frozenset[str], doing: str
+) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Each line below the names: which it is, for errors, and name → field."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.reader(file, strict=True)
@@ -492,22 +535,20 @@ def _rows(path: Path, columns: Mapping[str, str], asked: frozenset[str], doing: 
                     f"a column '{lacking[0]}'" if lacking else "every name once",
                     "Name the columns: --columns id=NAME,answer=NAME,label=NAME.",
                 )
-            numeric: list[str] | None = None
             for row in rows:
                 where = f"{doing}, line {rows.line_num}"
                 if len(row) != len(names):
                     raise _refused(where, f"{len(row)} fields", f"{len(names)}, as in the first line", "Correct it.")
-                fields = dict(zip(names, row, strict=True))
-                if numeric is None:
-                    numeric = [one for one in names if one not in columns.values() and _number(fields[one]) is not None]
-                yield _row(fields, columns, numeric, where)
+                yield where, dict(zip(names, row, strict=True))
     except UnicodeDecodeError as error:
         raise _refused(doing, "no UTF-8 text", "a table in UTF-8", "Save it again.") from error
     except csv.Error as error:
         raise _refused(doing, str(error), "a table with commas", "Save it again.") from error
 
 
-def _row(fields: Mapping[str, str], columns: Mapping[str, str], numeric: Sequence[str], where: str) -> AnswerRecord:
+def _row(
+    fields: Mapping[str, str], columns: Mapping[str, str], numeric: Sequence[str], where: str, *, is_text: bool
+) -> AnswerRecord:
     metrics = {}
     for name in numeric:
         value = _number(fields[name])
@@ -515,7 +556,8 @@ def _row(fields: Mapping[str, str], columns: Mapping[str, str], numeric: Sequenc
             raise _refused(where, f"'{fields[name]}' for '{name}'", "a finite number", "Correct the table.")
         metrics[name] = value
     found = {key: fields[name] for key, name in columns.items() if name in fields}
-    answer, label = (None if key not in found else _class_or_text(found[key]) for key in ("answer", "label"))
+    read: Callable[[str], int | list[int] | str] = str if is_text else _class_or_text
+    answer, label = (read(found[key]) if key in found else None for key in ("answer", "label"))
     return AnswerRecord(id=found["id"], answer=answer, label=label, metrics=metrics, source=found.get("source"))
 
 

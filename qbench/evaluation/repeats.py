@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #     engine    loaded anew
 #
 # Where the second run answers like the first, in every rank of every sample, there is no third: the results of this
-# engine depend on none of these.
+# engine depend on none of these. With ``repeat_threads`` that takes one such run with each of its numbers.
 
 _SPLITS = (Fraction(5, 8), Fraction(7, 8), Fraction(3, 8), Fraction(1))
 
@@ -51,10 +51,12 @@ def measure_repeats(
         QbenchError: what a run raises.
     """
     runs = [first]
-    while len(runs) < request.repeats:
+    enough = 1 + max(1, len(request.repeat_threads))
+    most = max(request.repeats, enough) if request.repeats > 1 else 1
+    while len(runs) < most:
         runs.append(_run(request, graphs, samples, len(runs)))
-        if len(runs) == 2 and all(runs[1][name].digest == answers.digest for name, answers in first.items()):
-            return Repeats(runs=2)
+        if len(runs) == enough and all(run[name].digest == first[name].digest for run in runs[1:] for name in first):
+            return Repeats(runs=enough)
     out_of = {score.metric: score.out_of for score in scores}
     return compare_runs(request.subject, runs, reference, out_of) if len(runs) > 1 else None
 

@@ -93,6 +93,8 @@ _ALSO_CALLED: Mapping[str, str] = MappingProxyType(
 
 _IOU = "iou_"
 _MOST_CLASSES = 1 << 16
+_DIGITS = 5
+"""Of the number of a class; Python refuses to read one of thousands."""
 
 
 def _load(name: str) -> "Metric":
@@ -111,7 +113,9 @@ class _OfOneClass:
     def maker(self, name: str) -> "Callable[[], Metric] | None":
         """The factory of the metric called ``name``; None when that is not such a name."""
         number = name.removeprefix(_IOU)
-        if number == name or not number.isascii() or not number.isdecimal() or int(number) >= _MOST_CLASSES:
+        if number == name or not number.isascii() or not number.isdecimal() or len(number) > _DIGITS:
+            return None
+        if int(number) >= _MOST_CLASSES:
             return None
         return functools.partial(_iou_of, int(number))
 

@@ -304,12 +304,12 @@ def listed_notices(report: Report) -> frozenset[str]:
 
 
 def _undecided(report: Report) -> tuple[Cause, ...]:
-    """The cells that are green because their sample is too small to decide, as a cause; empty without such cells."""
+    """The cells that are green because too few samples or runs decide, as a cause; empty without such cells."""
     cells = sorted(
         (c for c in report.cells if c.record.outcome == "inconclusive"), key=lambda cell: (-cell.excess, cell.key)
     )
     remedies = tuple(dict.fromkeys(cell.record.remedy for cell in cells if cell.record.remedy))
-    title = "Too few samples to decide whether it loses more than allowed"
+    title = "Too few samples or runs to decide whether it loses more than allowed"
     return (Cause(name="undecided", title=title, cells=tuple(cells), remedies=remedies),) if cells else ()
 
 

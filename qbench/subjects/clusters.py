@@ -80,8 +80,8 @@ def columns_in_table(path: Path, samples: Sequence[str]) -> dict[str, list[str]]
     """Column → its values for ``samples`` in the .csv file at ``path``, whose line of headings names it.
 
     Raises:
-        InputError: the file cannot be read, a line has other fields than the first, or a sample is missing, unknown or
-            in it twice.
+        InputError: the file cannot be read, a line has other fields than the first, a heading is there twice, or a
+            sample is missing, unknown or in it twice.
     """
 
     def wrong(fields: Sequence[str]) -> str:
@@ -97,6 +97,14 @@ def columns_in_table(path: Path, samples: Sequence[str]) -> dict[str, list[str]]
     if widths and len(names) not in widths:
         found_names = counted(len(names) + 1, "heading")
         raise InputError(doing, found=found_names, expected="one for each field", remedy=_COLUMNS_REMEDY)
+    repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if repeated:
+        raise InputError(
+            doing,
+            found=f"the heading '{repeated[0]}' {names.count(repeated[0])} times",
+            expected="every heading once",
+            remedy="Give each column a name of its own.",
+        )
     return {name: [found[sample][place] for sample in samples] for place, name in enumerate(names)}
 
 

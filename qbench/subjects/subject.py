@@ -124,6 +124,9 @@ class ClassNames:
             )
 
 
+_BY_CLASS = "class"
+"""The slices that the labels make."""
+
 # Raw samples with stable names, before any model's preprocessing.
 
 
@@ -149,8 +152,8 @@ class Dataset:
             (``slices``). They are no part of ``digest``.
 
     Raises:
-        InputError: two samples share a name, there are more or fewer sources, clusters or labels than samples, or a
-            cluster has no name.
+        InputError: two samples share a name, there are more or fewer sources, clusters or labels than samples, a
+            cluster has no name, or a column of labelled samples is called ``class``, as their classes are.
     """
 
     id: str
@@ -179,6 +182,8 @@ class Dataset:
         for column, values in self.columns.items():
             if len(values) != count:
                 self._refuse(f"{len(values)} values of the column '{column}' for {count} samples", "one for each")
+        if self.labels is not None and _BY_CLASS in self.columns:
+            self._refuse(f"a column '{_BY_CLASS}' of labelled samples", "another name: slices by it are the classes")
         if self.labels is not None and len(self.labels) != count:
             self._refuse(f"{len(self.labels)} labels for {count} samples", "labels for every sample")
 
@@ -268,9 +273,9 @@ class Dataset:
         """
         if by in self.columns:
             return self.columns[by]
-        if by != "class":
+        if by != _BY_CLASS:
             raise unknown_name(
-                f"Looking for slices of the data set '{self.id}'", "column", by, ("class", *self.columns)
+                f"Looking for slices of the data set '{self.id}'", "column", by, (_BY_CLASS, *self.columns)
             )
         labels = self.whole_labels
         if labels is None or any(len(right) != 1 for right in labels):

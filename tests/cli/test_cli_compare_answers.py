@@ -212,3 +212,10 @@ def test_options_of_runs_and_of_answers_are_told_apart(files, qbench):
         code, _, err = qbench("compare", *words)
         assert code == 2
         assert named in err
+
+
+@pytest.mark.parametrize(("before", "after", "changed"), [(-1, -2, 1), ("a", "b", 1), ([-1], [-2], 1), (3, 3.0, 0)])
+def test_every_other_answer_is_counted(before, after, changed, files, qbench):
+    files("a.jsonl", [{"id": 0, "answer": before, "label": before}])
+    files("b.jsonl", [{"id": 0, "answer": after, "label": before}])
+    assert compared(qbench)[1]["changed"] == changed

@@ -199,6 +199,22 @@ def test_a_table_with_columns_of_other_names(tmp_path, imported):
     ]
 
 
+def test_a_column_of_a_table_is_typed_as_a_whole(tmp_path, imported):
+    (tmp_path / "run.csv").write_text("id,answer,label,mixed\na,Paris,42,1\nb,42,42,n/a\n")
+    _, err, records = imported("run.csv")
+    assert [(one["answer"], one["label"]) for one in records] == [("Paris", "42"), ("42", "42")]
+    assert not any(one.get("metrics") for one in records)
+    assert "left out: mixed" in err
+
+
+def test_a_metric_without_a_first_value_is_not_dropped(tmp_path, imported):
+    (tmp_path / "run.csv").write_text("id,acc,empty\na,,\nb,1,\n")
+    code, err, _ = imported("run.csv")
+    assert code == 2
+    assert "line 2" in err
+    assert "'acc'" in err
+
+
 def test_the_digest_of_the_data_goes_into_the_header(tmp_path, blobs_files, qbench):
     from qbench.subjects import dataset_from_text
 

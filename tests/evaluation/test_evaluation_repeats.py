@@ -1,6 +1,7 @@
 """Runs of one cell in another order and other batches: what the engine gets, and what is compared."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import onnx_ir as ir
@@ -10,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from qbench.backends import get_backend
 from qbench.evaluation import MetricUse, Subject, SubjectArtifacts, measure_cell
 from qbench.evaluation.repeats import picked_answers, shuffled
+from qbench.evaluation.request import Request
 from qbench.judging import EnvironmentClass
 from qbench.metrics import AnswerKind, IntegerAnswers, get_metric
 from qbench.storage import Cache
@@ -252,3 +254,23 @@ def test_tasks_that_compare_samples_and_float_cells_are_run_whole(tmp_path):
     assert not can_stop(stopping(tmp_path, sources, task=NearestNeighbour()), request.reference)
     for other in ({"cell": Cell("s", "net", "ort-cpu", "fp32")}, {"repeats": 2}, {"stop": None}):
         assert not can_stop(dataclasses.replace(request, **other), request.reference)
+
+
+class BadWithThreads(Watching):
+    """An engine whose answers differ with three threads alone."""
+
+    def prepare(self, model, *, taps=(), threads=1):
+        found = super().prepare(model, taps=taps, threads=threads)
+        self.shift = float(threads == 3)
+        return found
+
+
+@pytest.mark.parametrize("repeats", [2, 5])
+def test_each_listed_number_of_threads_is_tried_before_answers_count_as_the_same(repeats, tmp_path, monkeypatch):
+    monkeypatch.setattr("qbench.evaluation.measure.Request", functools.partial(Request, repeat_threads=(2, 3)))
+    same = Watching()
+    assert measured(same, tmp_path, repeats=repeats).repeats.text == "3 runs gave the same answers"
+    assert [threads for threads, _ in same.loads] == [1, 2, 3]
+    other = BadWithThreads()
+    assert measured(other, tmp_path, repeats=repeats).repeats.is_noisy
+    assert [threads for threads, _ in other.loads] == [1, 2, 3, 2, 3][: max(repeats, 3)]

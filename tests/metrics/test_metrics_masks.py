@@ -116,7 +116,7 @@ def test_labels_that_are_no_masks_of_the_answers_are_refused(labels: np.ndarray,
         value("miou", masks(6)[0], tuple(labels))
 
 
-@pytest.mark.parametrize("name", ["iou_", "iou_x", "iou_-1", "iou_65536", "iou_٣"])
+@pytest.mark.parametrize("name", ["iou_", "iou_x", "iou_-1", "iou_65536", "iou_٣", "iou_" + "9" * 5000])
 def test_other_names_are_no_intersection_over_union(name: str) -> None:
     from qbench.errors import InputError
 

@@ -131,6 +131,18 @@ def test_sources_of_a_table(tmp_path: Path) -> None:
     assert "expected folder, the name of a column, or a .csv file" in refused(f"{tmp_path / 'd.npz'}?sources=")
 
 
+def test_headings_of_a_table_are_distinct_and_hide_no_classes(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=np.ones((2, 2)), y=np.array([0, 1]))
+    table = tmp_path / "facts.csv"
+    text = f"{tmp_path / 'd.npz'}?columns={table}"
+    table.write_text("sample,light,light\nx[0],a,b\nx[1],a,b\n")
+    assert "the heading 'light' 2 times" in refused(text)
+    table.write_text("sample,class\nx[0],a\nx[1],b\n")
+    assert "a column 'class' of labelled samples" in refused(text)
+    np.savez(tmp_path / "d.npz", x=np.ones((2, 2)))
+    assert read(text).slices("class") == ("a", "b")
+
+
 def test_sources_in_python_are_names_or_a_function() -> None:
     data = Dataset.from_arrays("d", np.ones((4, 1)), sources=["a", "a", "b", "c"])
     assert data.drawn_from == ("a", "a", "b", "c")
