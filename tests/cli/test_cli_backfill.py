@@ -57,6 +57,7 @@ def test_releases_are_one_series_in_the_order_of_their_versions(qbench, project,
     assert (code, "another release of toy" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_what_is_there_is_kept_and_what_broke_off_is_measured_again(qbench, project, small_python):
     made = [small_python(version) for version in ("1.0", "1.1")]
     code, facts, err = backfill(qbench, made, "--jobs", 1)

@@ -204,6 +204,7 @@ def test_the_data_of_the_choice_fit_and_hold_each_state_once():
     assert run_choice(build_report(runs[:1])) == ""
 
 
+@pytest.mark.slow
 def test_of_too_much_the_newest_runs_are_kept():
     cells = [f"s{number}" for number in range(400)]
     runs = [make_run([make_cell("m", "a", s, 0.0001 * (night % 9)) for s in cells], night) for night in range(40)]

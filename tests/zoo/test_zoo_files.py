@@ -92,6 +92,7 @@ def described(data: Dataset) -> tuple[int, int]:
     return len(data), len({label[0] for label in data.labels})
 
 
+@pytest.mark.slow
 def test_the_smoke_files_are_as_many_and_as_mixed_as_said() -> None:
     data = get_dataset("magika_files")
     assert described(data) == (234, 40)

@@ -176,6 +176,7 @@ WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=14), min_size=1, max_s
 
 
 @given(chosen=WORDS, batch=st.integers(1, 5), limit=st.integers(1, 6))
+@pytest.mark.slow
 def test_every_word_is_answered_as_it_would_be_alone(
     tmp_path_factory: pytest.TempPathFactory, chosen: list[str], batch: int, limit: int
 ) -> None:

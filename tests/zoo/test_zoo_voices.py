@@ -215,6 +215,7 @@ class OneThread:
         return {"embedding": self.session.run(["embedding"], dict(feeds))[0]}
 
 
+@pytest.mark.slow
 def test_voices_are_many_and_apart_from_those_that_calibrate() -> None:
     scored, calibrating = get_dataset("voices"), get_dataset("voices_calibration")
     for data, each in ((scored, 40), (calibrating, 24)):
