@@ -23,6 +23,7 @@ from qbench.judging.statistics import (
     detectable_by_spread,
     holm,
     interval_evidence,
+    possible_change,
     sample_text,
     samples_by_spread,
     samples_deciding,
@@ -165,11 +166,11 @@ def _noisy_evidence(shown: LossEvidence | None, score: Score, noise: Noise) -> L
     is_open = evidence is Evidence.INCONCLUSIVE
     return LossEvidence(
         evidence=evidence,
-        low=change - _Z95 * spread,
-        high=change + _Z95 * spread,
+        low=possible_change(score, change - _Z95 * spread),
+        high=possible_change(score, change + _Z95 * spread),
         interval="95 % of samples and runs",
         midp=None,
-        detectable=detectable_by_spread(spread),
+        detectable=possible_change(score, detectable_by_spread(spread)),
         needed=samples_by_spread(spread, score.n, noise.margin),
         deciding=samples_deciding(score.n * spread * spread, -change, noise.margin, score.n) if is_open else None,
     )

@@ -389,16 +389,25 @@ def _by_resamples(score: Score, interval: tuple[float, float], margin: float) ->
     is_open = evidence is Evidence.INCONCLUSIVE
     return LossEvidence(
         evidence=evidence,
-        low=low,
-        high=high,
+        low=possible_change(score, low),
+        high=possible_change(score, high),
         interval="paired bootstrap 90 %" if score.clusters is None else "paired bootstrap 90 % by source",
         midp=None,
-        detectable=detectable_by_spread(spread),
+        detectable=possible_change(score, detectable_by_spread(spread)),
         needed=samples_by_spread(spread, score.n, margin),
         deciding=samples_deciding(score.n * spread * spread, score.drop / score.out_of, margin, score.n)
         if is_open
         else None,
     )
+
+
+def possible_change(score: Score, change: float) -> float:
+    """``change``, a fraction, or the nearest that two values of the metric can have: 1 or −1 of what is at most 100 %.
+
+    An error rate is no share: more words can be wrong than there are.
+    """
+    is_share = score.proportion or (score.unit == "%" and score.direction is Direction.HIGHER)
+    return min(1.0, max(-1.0, change)) if is_share else change
 
 
 def _better_is_more(score: Score, interval: tuple[float, float]) -> tuple[float, float]:

@@ -254,3 +254,35 @@ def test_runs_of_one_source_prove_nothing_whatever_the_unit_of_their_metric(by):
     assert gate.shown.evidence is Evidence.INCONCLUSIVE
     assert gate.state is (GateState.INCONCLUSIVE if by is DecisionRule.CI else GateState.BROKEN)
     assert "40 samples from 1 source prove nothing about others" in gate.detail
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_a_share_changes_by_no_more_than_all_of_it(direction):
+    """A few samples of a mean overlap: the normal interval and the power reach beyond 100 points, an error rate may."""
+    overlap = Score(
+        metric="miou",
+        direction=direction,
+        against=Against.LABELS,
+        unit="%",
+        proportion=False,
+        least_margin=0.0,
+        n=3,
+        hits=500_000,
+        out_of=1_000_000,
+        reference_hits=500_000,
+        losses=1,
+        gains=1,
+        interval=(-0.9, 0.9),
+    )
+    noisy = noise_of(overlap, repeats_of(0, 1_000_000, n=1_000_000, metric="miou"), averaged=True)
+    tolerance = Tolerance(0.02)
+    gate = loss_gate(overlap, tolerance)
+    both = with_noise(gate, overlap, noisy, tolerance, Decision(DecisionRule.CI))
+    beyond = [
+        gate.shown.detectable > 1,
+        both.shown.detectable > 1,
+        both.shown.low < -1,
+        both.shown.high > 1,
+    ]
+    assert beyond == [direction is Direction.LOWER] * 4
+    assert ("detect a drop of 100.00 pp" in gate.detail) is (direction is Direction.HIGHER)
