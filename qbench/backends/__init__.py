@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qbench.backends.engine_process import isolated as isolated
     from qbench.backends.engine_process import no_timeout as no_timeout
     from qbench.backends.engine_process import run_where_prepared as run_where_prepared
+    from qbench.backends.engine_process import take_unprotected as take_unprotected
     from qbench.backends.integer import IntegerBackend as IntegerBackend
     from qbench.backends.ort import Level as Level
     from qbench.backends.ort import Optimization as Optimization

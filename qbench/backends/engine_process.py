@@ -195,7 +195,36 @@ def contained(backend: Backend, timeout: Timeout = no_timeout) -> Backend:
 
 def isolated(backend: Backend) -> Backend:
     """``backend`` as a cell runs it: in the worker where its engine may crash, else itself."""
-    return contained(backend, lambda: backend.hang_s) if isinstance(backend, MayCrash) else backend
+    if not isinstance(backend, MayCrash):
+        return backend
+    found = contained(backend, lambda: backend.hang_s)
+    if found is backend:
+        _note_unprotected(backend, "it cannot be pickled")
+    return found
+
+
+# Why engines that may crash ran in this process, to be told with the next verdict.
+
+_UNPROTECTED: list[str] = []
+
+
+def take_unprotected() -> tuple[str, ...]:
+    """Notices of engines that may crash and ran in this process since the last call, each once."""
+    taken = tuple(dict.fromkeys(_UNPROTECTED))
+    _UNPROTECTED.clear()
+    return taken
+
+
+def _note_unprotected(engine: Backend, why: str) -> None:
+    if isinstance(engine, MayCrash):
+        text = f"'{engine.name}' ran unprotected in this process, which its crash would end: {why}"
+        _UNPROTECTED.append(text)
+        _tell_once(text)
+
+
+@functools.cache
+def _tell_once(text: str) -> None:
+    sys.stderr.write(f"qbench: {text}\n")
 
 
 T = TypeVar("T")
@@ -260,22 +289,27 @@ class ContainedBackend:
             QbenchError: what the backend raises.
         """
         graph = as_model(model)
-        here = partial(self.engine.prepare, graph, taps=taps, threads=threads)
-        if constant_bytes(graph) >= MESSAGE_LIMIT:
-            return here()
+        if (size := constant_bytes(graph)) >= MESSAGE_LIMIT:
+            why = f"its model has {size:,} bytes, and a worker process takes {MESSAGE_LIMIT:,}"
+            return self._here(graph, tuple(taps), threads, why)
+        here = partial(self._here, graph, tuple(taps), threads)
         made_of = (self._sent, graph, tuple(taps), threads)
         executor = _ContainedExecutor(made_of, here, f"'{graph.graph.name}' on '{self.name}'", self._timeout)
         executor.prepare()
         return executor
 
+    def _here(self, graph: ir.Model, taps: tuple[str, ...], threads: int, why: str) -> Executor:
+        _note_unprotected(self.engine, why)
+        return self.engine.prepare(graph, taps=taps, threads=threads)
+
 
 class _ContainedExecutor(Closing):
-    """One session in the worker; ``here`` prepares it in this process, if the worker cannot load it."""
+    """One session in the worker; ``here`` prepares it in this process, given why, if the worker cannot."""
 
     def __init__(
         self,
         made_of: tuple[bytes, ir.Model, tuple[str, ...], int],
-        here: Callable[[], Executor],
+        here: Callable[[str], Executor],
         what: str,
         timeout: Timeout,
     ) -> None:
@@ -293,8 +327,8 @@ class _ContainedExecutor(Closing):
             arrays = {"backend": np.frombuffer(sent, np.uint8), "model": np.frombuffer(model_bytes(model), np.uint8)}
             self._worker.ask(question, arrays, f"Preparing {self._what}", self._timeout())
             self._generation = self._worker.generation
-        except NotReceivedError:  # the worker does not find its modules, or does not start
-            self._ours = self._here()
+        except NotReceivedError as error:  # the worker does not find its modules, or does not start
+            self._ours = self._here(f"no worker process takes it ({str(error) or 'it ended without a word'})")
 
     def key_in_worker(self) -> int | None:
         """The key of its session in the worker, which is prepared again after a crash; None: it is in this process."""
@@ -316,8 +350,8 @@ class _ContainedExecutor(Closing):
         try:
             question = {"do": "run", "key": key}
             return self._worker.ask(question, feeds, f"Running {self._what}", self._timeout())[1]
-        except NotReceivedError:  # a dtype that a message cannot hold
-            self._ours = self._here()
+        except NotReceivedError as error:  # a dtype that a message cannot hold
+            self._ours = self._here(f"no message to a worker process holds its inputs ({error})")
             return self._ours.run(feeds)
 
     def apply(self, work: "Callable[[Mapping[str, Executor]], T]", executors: "Mapping[str, _ContainedExecutor]") -> T:

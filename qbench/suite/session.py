@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import onnx_ir as ir
 
-from qbench.backends import Backend
+from qbench.backends import Backend, take_unprotected
 from qbench.diagnosis import RepeatableCell
 from qbench.errors import DamagedError, InputError, NotFetchedError, QbenchError, StoreError, UnsupportedError
 from qbench.evaluation import (
@@ -285,7 +285,8 @@ class Bench:
             today=self._settings.today,
             node_id=f"{self._settings.suite_path}::{cell}",
         )
-        verdict = replace(verdict, notices=(*verdict.notices, *self._settings.cache.take_notices()))
+        notices = (*verdict.notices, *self._settings.cache.take_notices(), *take_unprotected())
+        verdict = replace(verdict, notices=notices)
         if self._settings.accepting is None or verdict.outcome not in APPROVABLE:
             return verdict
         acceptance = self.acceptance(planned, [measurement])

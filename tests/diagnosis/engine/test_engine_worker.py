@@ -14,7 +14,16 @@ import numpy as np
 import pytest
 from engine_graphs import Broken, batches, machine, target
 
-from qbench.backends import EngineCrashError, contained, engine_worker, get_backend, run_where_prepared
+from qbench.backends import (
+    EngineCrashError,
+    contained,
+    engine_process,
+    engine_worker,
+    get_backend,
+    isolated,
+    run_where_prepared,
+    take_unprotected,
+)
 from qbench.diagnosis.engine.client import UnitSession
 from qbench.diagnosis.examine import Examination
 from qbench.diagnosis.rank import AnomalyKind, rank_nodes
@@ -278,3 +287,36 @@ def test_the_other_process_reports_how_nodes_run():
     with contained(engine).prepare(unit.graph) as there, engine.prepare(unit.graph) as here:
         assert there.executed() == here.executed()
         assert here.executed()["pool"].precision == "float32"
+
+
+class Fragile(Broken):
+    """An engine that may crash."""
+
+    hang_s = 60.0
+
+
+def test_an_engine_that_may_crash_and_runs_here_is_told_once_for_each_reason(monkeypatch, tmp_path, capsys):
+    graph = alone("pool", None).unit.graph
+    take_unprotected()
+    isolated(Fragile("none", "")).prepare(graph).close()
+    assert take_unprotected() == ()
+
+    monkeypatch.setattr(engine_process, "own_python", lambda _: [str(tmp_path / "no-python")])
+    engine_worker().close()
+    isolated(Broken("none", "")).prepare(graph).close()  # not said to crash
+    assert take_unprotected() == ()
+    for _ in range(2):
+        isolated(Fragile("none", "")).prepare(graph).close()
+    (notice,) = take_unprotected()
+    assert notice.startswith("'broken' ran unprotected in this process")
+    assert "no-python" in notice
+    assert capsys.readouterr().err.count("unprotected") == 1
+
+    monkeypatch.setattr(engine_process, "MESSAGE_LIMIT", 0)
+    isolated(Fragile("none", "")).prepare(graph).close()
+    (notice,) = take_unprotected()
+    assert notice.endswith("bytes, and a worker process takes 0")
+
+    local = type("Local", (Fragile,), {})
+    assert isinstance(isolated(local("none", "")), local)
+    assert take_unprotected()[0].endswith("it cannot be pickled")
