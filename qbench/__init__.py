@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qbench.extension import Extension as Extension
     from qbench.graph import load_model as load_model
     from qbench.graph import save_model as save_model
+    from qbench.judging import change_interval as change_interval
     from qbench.judging import mcnemar_midp as mcnemar_midp
     from qbench.judging import paired_interval as paired_interval
     from qbench.numerics import QParams as QParams

@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from qbench.judging.verdict import MovedRange as MovedRange
     from qbench.judging.verdict import Outcome as Outcome
     from qbench.judging.verdict import Verdict as Verdict
+    from qbench.metrics import change_interval as change_interval
     from qbench.metrics import paired_interval as paired_interval
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

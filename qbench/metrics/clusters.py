@@ -102,6 +102,47 @@ def student_quantile(chance: float, freedom: float) -> float:
     return high
 
 
+def change_interval(
+    changes: npt.ArrayLike, clusters: Sequence[str] | None = None, *, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Two-sided interval of the mean of ``changes``; negative is loss.
+
+    Where all are −1, 0 or 1, it is ``paired_interval``, with clusters that of the counts divided by the design effect.
+    Else it is the mean ± t √V, with Satterthwaite's degrees of freedom of clusters of these sizes.
+
+    Args:
+        changes: (n,) of each sample, now minus before. clusters: n labels; samples with one label belong together.
+            None: every sample is its own. confidence: in (0, 1).
+
+    Returns:
+        (low, high), in the unit of ``changes``. One cluster proves nothing: −1 to 1 of shares, else −∞ to ∞.
+
+    Raises:
+        ValueError: no changes, one that is not finite, another number of clusters, or an impossible confidence.
+    """
+    values = np.asarray(changes, np.float64)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+        raise ValueError("changes are one finite number for each of one sample or more")
+    if not 0 < confidence < 1:
+        raise ValueError(f"a confidence of {confidence} is impossible: it lies between 0 and 1")
+    n, numbers = len(values), source_numbers(clusters, len(values))
+    is_share = bool(np.isin(values, (-1, 0, 1)).all())
+    fewer, more = int((values < 0).sum()), int((values > 0).sum())
+    if is_share and numbers is None:
+        return paired_interval(fewer, more, n, confidence=confidence)
+    numbers = np.arange(n) if numbers is None else numbers
+    sizes = np.bincount(numbers).astype(np.float64)
+    sums = np.bincount(numbers, weights=values).astype(np.float64)
+    if len(sizes) == 1:
+        return _ANYTHING if is_share else (-math.inf, math.inf)
+    if is_share:
+        effect, freedom = design_effect(sizes, sums, fewer + more)
+        return paired_interval(fewer, more, n, confidence=confidence, effect=effect * _wider(confidence, freedom))
+    mean = float(values.mean())
+    far = student_quantile((1 + confidence) / 2, _freedom(sizes**2)) * math.sqrt(variance_between(sizes, sums))
+    return mean - far, mean + far
+
+
 def clustered(changes: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp]) -> Clusters:
     """What the samples of a share prove about its change.
 

@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import statistics
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ import statsmodels.api as statsmodels
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import qbench
 from qbench.judging import Evidence, mcnemar_midp
 from qbench.judging.statistics import shown_by
 from qbench.metrics import AnswerKind, Answers, get_metric, paired_interval, score, slice_scores
@@ -249,3 +251,33 @@ def test_slices_of_an_error_rate_have_intervals_and_those_of_no_sum_are_left_out
     likeness = Answers(np.array([[1], [0]] * 5, dtype=np.int32), kind=AnswerKind.LIKENESS)
     pairs = {"labels": ((1,), (0,)) * 5, "reference": likeness, "slices": ["a"] * 10}
     assert slice_scores(get_metric("eer"), likeness, **pairs) == {}
+
+
+def test_the_public_interval_is_the_paired_one_and_that_of_clusters():
+    changes = [-1] * 9 + [1] * 3 + [0] * 88
+    assert qbench.change_interval(changes) == qbench.paired_interval(9, 3, 100)
+    own = [f"s{i}" for i in range(100)]
+    assert qbench.change_interval(changes, own, confidence=0.9) == qbench.paired_interval(9, 3, 100, confidence=0.9)
+    shared = [f"s{i // 5}" for i in range(100)]
+    judged = clustered(np.array(changes), np.arange(100) // 5)
+    assert qbench.change_interval(changes, shared, confidence=0.9) == pytest.approx(judged.interval)
+    assert qbench.change_interval(changes, ["one"] * 100) == (-1.0, 1.0)
+
+
+def test_the_public_interval_of_real_changes_is_students():
+    values = [0.5, -1.5, 2.0, 0.25, 1.0]
+    far = 2.7764451 * statistics.stdev(values) / math.sqrt(5)  # t of 4 degrees of freedom, 97.5 %
+    low, high = qbench.change_interval(values)
+    assert (low, high) == pytest.approx((0.45 - far, 0.45 + far), abs=1e-6)
+    doubled = qbench.change_interval(values * 2, list("abcde") * 2)
+    assert doubled == pytest.approx((low, high))
+    assert qbench.change_interval([0.5, 0.7], ["a", "a"]) == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("changes", "clusters", "confidence"),
+    [([], None, 0.95), ([math.nan], None, 0.95), ([[1]], None, 0.95), ([1, 0], ["a"], 0.95), ([1.5, 0], None, 1.0)],
+)
+def test_the_public_interval_refuses_what_it_cannot_take(changes, clusters, confidence):
+    with pytest.raises(ValueError, match=r"change|sources|confidence"):
+        qbench.change_interval(changes, clusters, confidence=confidence)
