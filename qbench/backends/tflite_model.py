@@ -69,9 +69,7 @@ def load_tflite(path: Path | str) -> ir.Model:
     except InputError:
         raise
     except Exception as error:  # the reader checks no offset: a damaged file ends in any exception
-        raise InputError(
-            doing, found=f"a file that cannot be read ({error})", expected="a TFLite file", remedy=remedy
-        ) from error
+        raise InputError(doing, found="a damaged file", expected="a whole TFLite file", remedy=remedy) from error
 
 
 def tflite_bytes(model: ir.Model) -> bytes | None:

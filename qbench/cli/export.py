@@ -75,7 +75,7 @@ def _export_model(arguments: argparse.Namespace) -> ExitCode:
     if len(arguments.runs) != 1 or output.suffix != ".tflite" or arguments.format is not None:
         raise InputError(
             f"Exporting '{arguments.runs[0]}'",
-            found=f"{len(arguments.runs)} inputs for '{arguments.output}'" if arguments.output else "no -o",
+            found=_wrong_export(arguments),
             expected="one ONNX model, no --format, and a file that ends with .tflite",
             remedy="Call 'qbench export MODEL.onnx -o MODEL.tflite'.",
         )
@@ -89,6 +89,14 @@ def _export_model(arguments: argparse.Namespace) -> ExitCode:
     operators = f"{len(written.nodes)} operators, {len(written.in_float)} of them in float32"
     say(f"wrote {output}: {len(written.data):,} bytes, {operators}")
     return ExitCode.FINE
+
+
+def _wrong_export(arguments: argparse.Namespace) -> str:
+    if not arguments.output:
+        return "no -o"
+    if len(arguments.runs) != 1:
+        return f"{len(arguments.runs)} inputs for '{arguments.output}'"
+    return f"--format {arguments.format}" if arguments.format is not None else f"-o {arguments.output}"
 
 
 def _chosen(arguments: argparse.Namespace) -> "Iterator[Run]":

@@ -538,7 +538,9 @@ def _lines(
             for row in rows:
                 where = f"{doing}, line {rows.line_num}"
                 if len(row) != len(names):
-                    raise _refused(where, f"{len(row)} fields", f"{len(names)}, as in the first line", "Correct it.")
+                    raise _refused(
+                        where, counted(len(row), "field"), f"{len(names)}, as in the first line", "Correct it."
+                    )
                 yield where, dict(zip(names, row, strict=True))
     except UnicodeDecodeError as error:
         raise _refused(doing, "no UTF-8 text", "a table in UTF-8", "Save it again.") from error

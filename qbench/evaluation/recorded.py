@@ -27,6 +27,7 @@ from qbench.metrics import (
     AnswerRecord,
     Answers,
     IntegerAnswers,
+    OutputKind,
     listed_ids,
     points_of,
 )
@@ -184,9 +185,44 @@ def _replayed(request: Request, file: AnswerFile, dataset: Dataset) -> Answers:
         )
     (graph,) = (request.shared.graphs[name].graph for name in task.graphs)
     lone = getattr(task, "output", None) or str(graph.outputs[0].name)
+    _require_outputs(file, {str(one.name): tuple(one.shape or ()) for one in graph.outputs}, lone)
     replay = _Replay(file, task.name, lone)
     samples = NotedSamples.of(request.shared.samples(dataset), replay.note)
     return task.answer({task.graphs[0]: replay}, samples)
+
+
+def _require_outputs(file: AnswerFile, outputs: Mapping[str, tuple[object, ...]], lone: str) -> None:
+    """Refuse raw outputs that the graph does not have: of another name, or of another size along a fixed axis.
+
+    Args:
+        file: of raw outputs. outputs: name → shape of the graph's, an empty one where it is not known.
+        lone: the output that is recorded without a name.
+    """
+    for name, array in file.outputs(file.output_ids[:1]).items():
+        shape = outputs.get(name or lone)
+        if shape is None:
+            raise InputError(
+                file.doing,
+                found=f"the output '{name or lone}'",
+                expected=f"outputs of the model: {', '.join(outputs)}",
+                remedy="Save each array by the name that the model gives its output.",
+            )
+        sizes = shape[1:]
+        is_other = len(sizes) != array.ndim - 1 or any(
+            isinstance(size, int) and size != real for size, real in zip(sizes, array.shape[1:], strict=True)
+        )
+        if shape and is_other:
+            raise InputError(
+                f"{file.doing}, output '{name or lone}'",
+                found=f"{_axes(array.shape[1:])} for each sample",
+                expected=f"{_axes(sizes)}, as the model gives",
+                remedy="Record the outputs of this model, of its classes and its size of input.",
+            )
+
+
+def _axes(sizes: Sequence[object]) -> str:
+    shown = ["?" if not isinstance(size, int) else str(size) for size in sizes]
+    return f"an array of {' × '.join(shown)}" if shown else "one number"
 
 
 def _refuse_twice(file: AnswerFile, sample: str) -> NoReturn:
@@ -270,7 +306,11 @@ class _Reading:
     def _ranked(self, record: AnswerRecord, sample: str) -> tuple[Sequence[int], Sequence[float] | None]:
         assert isinstance(self.reference, IntegerAnswers)
         answer, scores = record.answer, record.scores
+        outputs = self.reference.outputs
+        count = outputs.values.shape[1] if outputs is not None and outputs.kind is OutputKind.CLASSES else None
         if answer is None and scores:
+            if count is not None and len(scores) != count:
+                raise self._refused(sample, counted(len(scores), "score"), f"{count}, one for each class of the model")
             ids, best = best_classes(np.array([scores], np.float32), self.reference.ids.shape[1])
             return ids[0].tolist(), best[0].tolist()
         classes = self.dataset.classes
@@ -281,10 +321,12 @@ class _Reading:
             raise self._refused(
                 sample, f"the answer {_shown(answer)}", "a class from 0, its name, or a list of classes"
             )
+        if count is not None and max(ranked) >= count:
+            raise self._refused(sample, f"the class {max(ranked)}", f"classes from 0 to {count - 1}, as the model has")
         if len(set(ranked)) != len(ranked):
             raise self._refused(sample, f"the answer {_shown(answer)}", "every class once, the best first")
         if scores is not None and (len(scores) != len(ranked) or scores != sorted(scores, reverse=True)):
-            found = f"{len(scores)} scores of {counted(len(ranked), 'class', 'classes')}"
+            found = f"{counted(len(scores), 'score')} of {counted(len(ranked), 'class', 'classes')}"
             raise self._refused(
                 sample,
                 found if len(scores) != len(ranked) else "scores that rise",

@@ -21,23 +21,24 @@ from qbench.number_text import counted
 from qbench.storage import ArchiveError, TooLargeError, current_limits, read_array, too_large
 from qbench.subjects.clusters import is_table, lines_of_samples
 from qbench.subjects.pictures import Picture
-from qbench.subjects.subject import Array
+from qbench.subjects.subject import Array, Dataset
 
 _ENDINGS = (".png", ".npy")
 _VALUES = "Write a line 'sample,value' for every sample, after one of headings."
 
 
-def labels_from_files(path: Path, samples: Sequence[str], picture: Picture | None) -> ArrayLabels:
-    """The label of each of ``samples`` in the folder or the table at ``path``.
+def labels_from_files(path: Path, data: Dataset, picture: Picture | None) -> ArrayLabels:
+    """The label of each sample of ``data`` in the folder or the table at ``path``.
 
     Args:
-        path: a folder, or a .csv file. samples: their names. picture: how pictures are prepared; None: samples are
+        path: a folder, or a .csv file. data: its samples. picture: how pictures are prepared; None: samples are
             arrays, and labels are as large as their files say.
 
     Raises:
-        InputError: no such folder or file; a sample without a label; one that cannot be read or is no number; a line of
-            an unknown sample, or of one that has had a line.
+        InputError: no such folder or file; a sample without a label; one that cannot be read or is no number; a mask of
+            another size than its picture; a line of an unknown sample, or of one that has had a line.
     """
+    samples = data.sample_ids
     if is_table(str(path)):
         return _values(path, samples)
     doing = f"Reading the labels in '{path}'"
@@ -45,7 +46,7 @@ def labels_from_files(path: Path, samples: Sequence[str], picture: Picture | Non
         found = "a file" if path.exists() else "nothing at that path"
         remedy = "Check the path; it is relative to the current folder."
         raise InputError(doing, found=found, expected="a folder of masks, or a .csv file of values", remedy=remedy)
-    return tuple(_label(path, sample, picture) for sample in samples)
+    return tuple(_label(path, data, index, picture) for index in range(len(samples)))
 
 
 def _values(path: Path, samples: Sequence[str]) -> ArrayLabels:
@@ -71,8 +72,9 @@ def _wrong_values(fields: Sequence[str]) -> str:
     return "" if is_right else f"'{','.join(fields)[:40]}', which is no finite number"
 
 
-def _label(folder: Path, sample: str, picture: Picture | None) -> Array:
-    """The array of ``sample``: a mask (H, W), a picture (3, H, W), or what an .npy file has."""
+def _label(folder: Path, data: Dataset, index: int, picture: Picture | None) -> Array:
+    """The array of a sample: a mask (H, W), a picture (3, H, W), or what an .npy file has."""
+    sample = data.sample_ids[index]
     stem = folder / Path(sample).with_suffix("")
     path = next((found for ending in _ENDINGS if (found := stem.with_name(stem.name + ending)).is_file()), None)
     doing = f"Reading the label of sample '{sample}' in '{folder}'"
@@ -87,6 +89,14 @@ def _label(folder: Path, sample: str, picture: Picture | None) -> Array:
     if picture is None:
         return pixels if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
     if pixels.ndim == 2:
+        height, width = np.shape(data.load(index))[:2]
+        if pixels.shape != (height, width):
+            raise InputError(
+                doing,
+                found=f"a mask of {pixels.shape[1]} × {pixels.shape[0]} pixels",
+                expected=f"{width} × {height}, as its picture has",
+                remedy="Save the mask in the size of its picture; both are resized and cut together.",
+            )
         return picture.mask(pixels)
     return np.ascontiguousarray(picture.prepare(pixels)[picture.input].transpose(2, 0, 1))
 

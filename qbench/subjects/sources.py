@@ -628,7 +628,7 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
             found_text = f"labels={files} with fit="
             remedy = "Give a .json file of COCO's form, or leave fit= out."
             raise InputError(f"Reading the settings in '{text}'", found=found_text, expected="boxes", remedy=remedy)
-        found = replace(found, labels=labels_from_files(Path(files), found.sample_ids, picture), classes=None)
+        found = replace(found, labels=labels_from_files(Path(files), found, picture), classes=None)
     if picture is not None:
         return found, picture
     if settings or (listed is not None and found.classes is None):

@@ -71,7 +71,7 @@ def test_raw_outputs_go_through_the_task(form, tmp_path, scores, qbench):
         for name, row in zip(ids, scores, strict=True):
             np.save(path / f"{name}.npy", row)
     elif form == "npz":
-        np.savez(path, id=np.array(ids)[rows], logits=scores[rows])
+        np.savez(path, id=np.array(ids)[rows], scores=scores[rows])
     else:
         best = np.argsort(-scores, axis=1, kind="stable")[:, :5]
         np.savez(path, id=np.array(ids)[rows], answer=best[rows], header=json.dumps(HEADER))
@@ -149,7 +149,7 @@ def test_a_broken_file_is_one_sentence(text, named, tmp_path, blobs_files, qbenc
 def test_nan_in_a_raw_output_names_its_sample(tmp_path, scores, qbench):
     scores = scores.copy()
     scores[7, 1] = np.nan
-    np.savez(tmp_path / "dump.npz", id=[f"x[{row}]" for row in range(len(scores))], logits=scores)
+    np.savez(tmp_path / "dump.npz", id=[f"x[{row}]" for row in range(len(scores))], scores=scores)
     code, out, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", f"answers:{tmp_path / 'dump.npz'}")
     assert (code, out) == (2, "")
     assert "sample 'x[7]'" in err

@@ -86,11 +86,18 @@ def test_without_a_history_there_is_nothing_to_index(qbench, project):
 
 
 @pytest.mark.parametrize(
-    "more", [(), ("-o", "m.onnx"), ("-o", "m.tflite", "--format", "csv"), ("n.onnx", "-o", "m.tflite")]
+    ("more", "found"),
+    [
+        ((), "no -o"),
+        (("-o", "m.onnx"), "-o m.onnx"),
+        (("-o", "m.tflite", "--format", "csv"), "--format csv"),
+        (("n.onnx", "-o", "m.tflite"), "2 inputs"),
+    ],
 )
-def test_a_model_is_exported_alone_and_to_a_tflite_file(qbench, more):
+def test_a_model_is_exported_alone_and_to_a_tflite_file(qbench, more, found):
     code, out, err = qbench("export", "m.onnx", *more)
     assert (code, out) == (2, "")
+    assert f"found {found}" in err
     assert "MODEL.tflite" in err
 
 

@@ -206,7 +206,7 @@ def test_a_task_that_runs_its_graph_twice_is_refused_by_name(shared, dumped, tmp
 
     subject = dataclasses.replace(of_kind(shared, AnswerKind.TEXT), model=shared.subject.model)
     subject = dataclasses.replace(subject, model=dataclasses.replace(subject.model, task=Twice()))
-    np.savez(tmp_path / "dump.npz", id=list(dumped), y=np.zeros((len(dumped), 10)))
+    np.savez(tmp_path / "dump.npz", id=list(dumped), logits=np.zeros((len(dumped), 10)))
     (name,) = subject.data
     reference = {name: shared.reference()[name]}
     with pytest.raises(UnsupportedError, match="whole output"):
@@ -232,3 +232,43 @@ def test_nothing_that_runs_a_graph_is_done_with_recorded_answers(shared, tmp_pat
         backend.prepare(tmp_path / "net.onnx")
     with pytest.raises(InputError, match="schema"):
         measure_cell(shared, backend, SCHEMA)
+
+
+def renamed(name, array):
+    return {"foo": array}
+
+
+def widened(name, array):
+    return {name: np.pad(array, [(0, 0), (0, 1)])}
+
+
+def squeezed(name, array):
+    return {name: array[:, 0]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(renamed, "found the output 'foo'"), (widened, "an array of 11"), (squeezed, "found one number")],
+)
+def test_outputs_that_the_model_does_not_have_are_refused(change, message, shared, dumped, tmp_path):
+    (name,) = next(iter(dumped.values()))
+    np.savez(tmp_path / "dump.npz", id=list(dumped), **change(name, np.stack([one[name] for one in dumped.values()])))
+    with pytest.raises(InputError, match=message):
+        measure_cell(shared, f"answers:{tmp_path / 'dump.npz'}", None)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"answer": [10, 1], "scores": [0.9, 0.1]}, "found the class 10; expected classes from 0 to 9"),
+        ({"answer": 10}, "found the class 10; expected classes from 0 to 9"),
+        ({"scores": [0.1] * 11}, "found 11 scores; expected 10"),
+        ({"answer": [3, 1], "scores": [0.9]}, "found 1 score of 2 classes"),
+    ],
+)
+def test_classes_that_the_model_does_not_have_are_refused(record, message, shared, tmp_path):
+    (dataset,) = shared.subject.data.values()
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(json.dumps({"id": sample, **record}) + "\n" for sample in dataset.sample_ids))
+    with pytest.raises(InputError, match=message):
+        measure_cell(shared, f"answers:{path}", None)

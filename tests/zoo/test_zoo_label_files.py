@@ -206,3 +206,10 @@ def test_a_mask_of_another_size_or_with_an_unknown_class_is_named(capsys: pytest
 def test_labels_of_an_array_that_are_not_finite_are_refused() -> None:
     with pytest.raises(InputError, match="NaN or Inf in row 1"):
         Dataset.from_arrays("d", np.zeros((2, 3)), np.array([[1.0], [np.nan]]))
+
+
+def test_a_mask_of_another_size_than_its_picture_is_refused() -> None:
+    Image.fromarray(np.zeros((SIDE // 2, SIDE), np.uint8)).save("masks/2.png")
+    with pytest.raises(InputError, match=f"a mask of {SIDE} × {SIDE // 2} pixels; expected {SIDE} × {SIDE}") as caught:
+        dataset_from_text(f"photos?{SIZE}&labels=masks")
+    assert "'2.png'" in str(caught.value)
