@@ -1,7 +1,7 @@
 """What the data of a model can tell from chance before anything runs, and how many more samples would settle a margin.
 
     tells   m = (z₀.₉₅ + z₀.₈) √(π D / n)      non-inferiority of paired proportions, true difference 0
-    needed  n ≥ (z₀.₉₅ + z₀.₈)² π D / m²       and in sources of as many samples each: n G / n₀
+    needed  n ≥ (z₀.₉₅ + z₀.₈)² π D / m²             in sources of as many samples each, with the D of so many
 
 n samples of G sources, of which a share π changes sides; D is their design effect, 1 where each is its own source. One-
 sided 5 %, power 80 %. Of a metric that is no share the standard error is in the place of √(π D / n).
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from qbench.judging.statistics import ALPHA, samples_by_spread, samples_needed
+from qbench.judging.statistics import ALPHA, samples_by_spread, samples_needed, sources_needed
 from qbench.number_text import counted
 
 FLIPS = 0.02
@@ -49,6 +49,7 @@ class DataPower:
 
     Args:
         model, metric: names. n: samples. sources: of them; None: each its own. effect: their design effect.
+        seen: the part of it that changed sources show (``Clusters.seen``); None: nothing ran.
         margin: what the metric may lose, a fraction; 0: the first flip counts. unit: of the metric.
         error: the standard error of the change of a metric that is no share, a fraction; None: a share.
     """
@@ -59,6 +60,7 @@ class DataPower:
     margin: float
     sources: int | None = None
     effect: float = 1.0
+    seen: float | None = None
     unit: str = "%"
     error: float | None = None
 
@@ -73,8 +75,18 @@ class DataPower:
         """How many samples of such sources would settle the margin; None: no number, or the margin is 0."""
         if self.error is not None:
             return samples_by_spread(self.error, self.n, self.margin)
-        needed = samples_needed(FLIPS, self.margin)
-        return None if needed is None else math.ceil(needed * self.effect)
+        if self.sources is None or self.sources >= self.n:
+            return samples_needed(FLIPS, self.margin)
+        sources = sources_needed(
+            FLIPS,
+            self.margin,
+            self.n,
+            sources=self.sources,
+            effect=self.effect,
+            seen=self.seen or 1.0,
+            changed=FLIPS * self.n if self.seen else 0,
+        )
+        return None if sources is None else sources * self.n // self.sources
 
     @property
     def is_open(self) -> bool:
@@ -104,7 +116,7 @@ class DataPower:
             return ""
         if self.sources is None:
             return f"{self.needed - self.n:,} more samples settle it"
-        more = math.ceil(self.needed * self.sources / self.n) - self.sources
+        more = -(-self.needed * self.sources // self.n) - self.sources
         return f"{more:,} more {'source settles' if more == 1 else 'sources settle'} it"
 
     def _apart(self, value: float) -> str:

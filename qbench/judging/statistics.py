@@ -2,12 +2,12 @@
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 from qbench.judging.format import apart
-from qbench.metrics import Direction, Score, paired_interval, tango_statistic
+from qbench.metrics import Direction, Score, effect_of_sources, paired_interval, tango_statistic
 from qbench.number_text import counted
 
 # McNemar's mid-p tests whether there is any change; the intervals (``metrics.paired``) bound its size. Formula:
@@ -91,7 +91,7 @@ class Evidence(enum.Enum):
 
 
 def margin_evidence(
-    losses: int, gains: int, n: int, margin: float, *, alpha: float = ALPHA, effect: float = 1.0
+    losses: float, gains: float, n: float, margin: float, *, alpha: float = ALPHA, effect: float = 1.0
 ) -> Evidence:
     """What ``losses`` and ``gains`` among ``n`` samples show about a drop of ``margin``, a fraction from 0 on.
 
@@ -131,14 +131,15 @@ def interval_evidence(low: float, high: float, margin: float) -> Evidence:
 #     deciding  n ≥ (z₀.₉₅ + z₀.₈)² π / (m − d)²       the same, if drops of d go on: PASS where d < m, else FAIL
 #
 # π is the share of samples that changed between right and wrong. A sample with few changes estimates π badly, so it is
-# estimated as by Bonett and Price: one loss, one gain and two samples are added. With a design effect E of samples that
-# share sources, n/E samples detect, and E times as many are needed: more sources of the same sizes.
+# estimated as by Bonett and Price: one loss, one gain and two samples are added. Of samples that share sources n/E
+# decide; E falls with the number of sources, so the fewest sources for which n/E suffices are searched.
 
 _TWO_SIDED = NormalDist().inv_cdf(0.975)
 _ONE_SIDED = NormalDist().inv_cdf(1 - ALPHA)
 _POWER = NormalDist().inv_cdf(0.8)
 _POWER_BISECTIONS = 50
 _SAME = 1e-12
+_MOST_SOURCES = 1 << 62
 
 
 def changed_share(losses: int, gains: int, n: int) -> float:
@@ -188,6 +189,64 @@ def samples_deciding(share: float, drop: float, margin: float, n: int) -> int | 
     if abs(apart) < _SAME:
         return None
     return max(n + 1, math.ceil((_ONE_SIDED + _POWER) ** 2 * share / apart**2))
+
+
+def sources_needed(
+    share: float, margin: float, n: int, *, sources: int, effect: float, seen: float, changed: float
+) -> int | None:
+    """``samples_needed`` in sources, like ``sources`` with ``n`` samples and the ``effect`` that decides.
+
+    The other arguments are as of ``effect_of_sources``.
+    """
+    samples = samples_needed(share, margin)
+    if samples is None:
+        return None
+    return _fewest(
+        lambda g: (
+            g * n / sources >= samples * effect_of_sources(g, like=sources, effect=effect, seen=seen, changed=changed)
+        ),
+        above=1,
+    )
+
+
+def sources_deciding(score: Score, margin: float) -> int | None:
+    """``samples_deciding`` in sources: more than those of ``score``, by the rule that judges them.
+
+    So many sources whose averages are those of ``score`` are no longer INCONCLUSIVE, and decide four times in five.
+    """
+    clusters, drop = score.clusters, score.drop / score.out_of
+    assert clusters is not None
+    like, flips = clusters.sources, score.losses + score.gains
+    if abs(margin - drop) < _SAME:
+        return None
+    samples = (_ONE_SIDED + _POWER) ** 2 * changed_share(score.losses, score.gains, score.n) / (margin - drop) ** 2
+
+    def decides(sources: int) -> bool:
+        more = sources / like
+        effect = max(
+            1.0, effect_of_sources(sources, like=like, effect=clusters.effect, seen=clusters.seen, changed=flips)
+        )
+        lost, gained = score.losses * more, score.gains * more
+        counts = lost, gained, max(score.n * more, lost + gained)  # where all changed, rounding may put n below
+        return (
+            counts[2] >= samples * effect
+            and margin_evidence(*counts, margin, effect=effect) is not Evidence.INCONCLUSIVE
+        )
+
+    return _fewest(decides, above=like)
+
+
+def _fewest(decides: Callable[[int], bool], above: int) -> int | None:
+    """A number more than ``above`` that decides while one less does not; None: not even 2⁶² do."""
+    low, high = above, 2 * above
+    while not decides(high):
+        if high > _MOST_SOURCES:
+            return None
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle, high)
+    return high
 
 
 def detectable_by_spread(spread: float) -> float:
@@ -332,7 +391,7 @@ def amount_text(score: Score, samples: int) -> str:
 
 def sources_for(score: Score, samples: int) -> int:
     """How many sources, as large as those of ``score``, have so many samples; of samples of their own: as many."""
-    return samples if score.clusters is None else math.ceil(samples * score.clusters.sources / score.n)
+    return samples if score.clusters is None else -(-samples * score.clusters.sources // score.n)
 
 
 def shown_by(score: Score, margin: float) -> LossEvidence | None:
@@ -361,15 +420,24 @@ def _of_one_source() -> LossEvidence:
 
 def _by_counts(score: Score, margin: float) -> LossEvidence:
     clusters = score.clusters
-    if clusters is None:
-        effect, seen, midp, interval = 1.0, 1.0, mcnemar_midp(score.losses, score.gains), "Bonett-Price 95 %"
-        low, high = paired_interval(score.losses, score.gains, score.n, method="bonett-price")
-    else:
-        effect, seen, midp, interval = clusters.effect, clusters.seen, clusters.p, "Bonett-Price 95 % by source"
-        low, high = _better_is_more(score, clusters.shown)
     share, drop = changed_share(score.losses, score.gains, score.n), score.drop / score.out_of
+    effect = 1.0 if clusters is None else clusters.effect
     evidence = margin_evidence(score.losses, score.gains, score.n, margin, effect=effect)
-    needed = samples_needed(share, margin)
+    is_open = evidence is Evidence.INCONCLUSIVE
+    if clusters is None:
+        midp, interval = mcnemar_midp(score.losses, score.gains), "Bonett-Price 95 %"
+        low, high = paired_interval(score.losses, score.gains, score.n, method="bonett-price")
+        needed = samples_needed(share, margin)
+        deciding = samples_deciding(share, drop, margin, score.n) if is_open else None
+    else:
+        midp, interval = clusters.p, "Bonett-Price 95 % by source"
+        low, high = _better_is_more(score, clusters.shown)
+        flips = score.losses + score.gains
+        fewest = sources_needed(
+            share, margin, score.n, sources=clusters.sources, effect=effect, seen=clusters.seen, changed=flips
+        )
+        needed = _samples_of(score, fewest)
+        deciding = _samples_of(score, sources_deciding(score, margin)) if is_open else None
     return LossEvidence(
         evidence=evidence,
         low=low,
@@ -377,9 +445,14 @@ def _by_counts(score: Score, margin: float) -> LossEvidence:
         interval=interval,
         midp=midp,
         detectable=detectable_drop(share, score.n / effect),
-        needed=None if needed is None else math.ceil(needed * seen),
-        deciding=samples_deciding(share * seen, drop, margin, score.n) if evidence is Evidence.INCONCLUSIVE else None,
+        needed=needed,
+        deciding=deciding,
     )
+
+
+def _samples_of(score: Score, sources: int | None) -> int | None:
+    """The whole number of samples in so many sources, which ``sources_for`` turns back."""
+    return None if sources is None or score.clusters is None else sources * score.n // score.clusters.sources
 
 
 def _by_resamples(score: Score, interval: tuple[float, float], margin: float) -> LossEvidence:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from qbench.metrics.boxes import box_labels as box_labels
     from qbench.metrics.boxes import ratio_of_boxes as ratio_of_boxes
     from qbench.metrics.clusters import change_interval as change_interval
+    from qbench.metrics.clusters import effect_of_sources as effect_of_sources
     from qbench.metrics.clusters import student_quantile as student_quantile
     from qbench.metrics.distances import MOST_DB as MOST_DB
     from qbench.metrics.masks import IGNORED as IGNORED

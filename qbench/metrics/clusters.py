@@ -31,7 +31,10 @@ _UNMET = 8.0
 _EXACT = 20_000_000
 """Steps for which the distribution of sign flips is counted exactly: about 20 ms."""
 _LEAST_FREEDOM = 0.5
+_NEARLY_NORMAL = 1000.0
+"""Degrees of freedom from which the expansion of t has an error below 1e-8."""
 _NODES = 60
+_ROUNDING = 1e-9
 _BISECTIONS = 50
 _SHOWN = 0.95
 _ANYTHING = (-1.0, 1.0)
@@ -92,7 +95,13 @@ def _gauss() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
 
 
 def student_quantile(chance: float, freedom: float) -> float:
-    """The point that Student's t of ``freedom`` > 0 degrees of freedom is under with ``chance`` in [½, 1)."""
+    """The point that Student's t of ``freedom`` > 0 degrees of freedom is under with ``chance`` in [½, 1).
+
+    Of many degrees of freedom by the first terms of its expansion (Abramowitz and Stegun 26.7.5).
+    """
+    if freedom > _NEARLY_NORMAL:
+        z = NormalDist().inv_cdf(chance)
+        return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     low, high = 0.0, 1.0
     while student_above(high, freedom) > 1 - chance:
         low, high = high, 2 * high
@@ -199,6 +208,28 @@ def design_effect(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float64],
         effect = (changed + unmet * whole) / (effective + unmet)
     alike = min(1.0, (effect - 1) / (whole - 1)) if whole > 1 else 0.0
     return effect, _freedom(sizes * (1 + (sizes - 1) * alike))
+
+
+def effect_of_sources(sources: int, *, like: int, effect: float, seen: float, changed: float) -> float:
+    """E of ``sources`` ≥ 2 sources that are, on average, like so many (``like``) with the known ``effect``.
+
+    W is taken from ``effect``, as of sources of one size: ``like`` sources have that effect again.
+
+    Args:
+        seen: S of the known sources. changed: b + c of them; 0: nothing is known but that samples may change alike.
+    """
+    whole = effect / (_wider(CONFIDENCE, like - 1) if like > 1 else 1.0)
+    if changed:
+        unmet = _UNMET * seen / changed
+        whole = max(1.0, (whole * (changed / seen + unmet) - changed) / unmet)
+        if like > 1:
+            seen = max(1.0, seen * (like - 1) / like * sources / (sources - 1))
+        # whole changes: the next one may come late
+        changed = math.floor(changed * sources / like + _ROUNDING)
+        if changed:
+            unmet = _UNMET * seen / changed
+            whole = (changed + unmet * whole) / (changed / seen + unmet)
+    return whole * _wider(CONFIDENCE, sources - 1)
 
 
 def resampled(

@@ -176,6 +176,7 @@ def _data_power(model: str, several: Sequence[tuple[MetricView, float]]) -> Data
         margin=min(margin for _, margin in several),
         sources=known[0].sources if known else None,
         effect=median(one.effect for one in known) if known else 1.0,
+        seen=median(one.seen for one in known) if known else None,
         unit=first.unit,
         error=None if first.proportion else median(errors),
     )

@@ -128,16 +128,18 @@ def test_samples_that_change_together_count_as_their_sources_and_few_sources_as_
     assert whole_effect(500, 20) == pytest.approx(25 * point**2, rel=1e-9)
 
 
-@given(st.integers(2, 2000), st.floats(0.001, 0.5), st.integers(1, 40))
+@given(st.integers(2, 2000), st.floats(0.001, 0.5), st.integers(2, 40))
 def test_so_many_sources_more_do_settle_the_margin(sources, margin, size):
-    power = DataPower(model="m", metric="top1", n=sources * size, sources=sources, effect=size, margin=margin)
+    n = sources * size
+    power = DataPower(model="m", metric="top1", n=n, sources=sources, effect=whole_effect(n, sources), margin=margin)
     if not power.is_open:
         assert power.more_text == ""
         return
     more = int(power.more_text.partition(" more source")[0].replace(",", ""))
     for added, is_open in ((more, False), (more - 1, True)):
         n = (sources + added) * size
-        assert replace(power, n=n, sources=sources + added).is_open is is_open
+        effect = whole_effect(n, sources + added)
+        assert replace(power, n=n, sources=sources + added, effect=effect).is_open is is_open
 
 
 def test_a_suite_says_once_which_models_cannot_decide_their_own_rule():

@@ -14,8 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import qbench
-from qbench.judging import Evidence, mcnemar_midp
-from qbench.judging.statistics import shown_by
+from qbench.judging import Evidence, changed_share, mcnemar_midp
+from qbench.judging.statistics import shown_by, sources_for
 from qbench.metrics import AnswerKind, Answers, get_metric, paired_interval, score, slice_scores
 from qbench.metrics.clusters import clustered, design_effect, flip_midp, student_quantile, variance_between
 
@@ -167,6 +167,43 @@ def test_a_loss_within_one_source_is_no_proof_of_one():
     assert "500 samples from 20 sources detect a drop of" in text
     assert "any change p 0.5 (sign flips by source)" in text
     assert re.search(r"the margin needs \d+ more sources without a loss, \d+ more sources like these decide", text)
+
+
+def of_pairs(counts, times):
+    changes, numbers = changes_of(*counts * times)
+    return top1([change > 0 for change in changes], [change < 0 for change in changes], [str(one) for one in numbers])
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 30), st.integers(0, 4), st.integers(0, 4), st.integers(1, 6), st.floats(0.01, 0.2))
+def test_as_many_more_sources_like_these_as_are_named_do_decide(size, lost, gained, unchanged, margin):
+    counts = [(8 + size, lost, 0), (8 + size, 0, gained), *[(8 + size, 0, 0)] * unchanged]
+    shown = shown_by(found := of_pairs(counts, 1), margin)
+    if shown.deciding is None:
+        return
+    wanted = sources_for(found, shown.deciding)
+    assert wanted > len(counts)
+    for times in {times for times in (1, 2, 4, 8, 16) if times * len(counts) >= wanted}:
+        # the same sources again have the same averages
+        assert shown_by(of_pairs(counts, times), margin).evidence is not Evidence.INCONCLUSIVE
+    several = [times for times in (2, 4, 8, 16) if times * len(counts) < wanted]
+    for times in several:
+        again = of_pairs(counts, times)
+        share, apart = changed_share(found.losses, found.gains, found.n), margin - again.drop / again.n
+        proven = again.n / again.clusters.effect * apart**2 / share > 6.1826
+        assert shown_by(again, margin).evidence is Evidence.INCONCLUSIVE or not proven
+
+
+def test_forty_sources_with_four_gains_need_more_than_one_source_more():
+    found = of_pairs([(50, 0, 1)] * 4 + [(50, 0, 0)] * 36, 1)
+    shown = shown_by(found, 0.0188)
+    wanted = sources_for(found, shown.deciding)
+    assert wanted > 41
+    for sources in (41, wanted):
+        evidence = shown_by(
+            of_pairs([(50, 0, 1)] * (sources // 10) + [(50, 0, 0)] * (sources - sources // 10), 1), 0.0188
+        )
+        assert (evidence.evidence is Evidence.PASS) == (sources == wanted)
 
 
 @settings(max_examples=40)
