@@ -26,7 +26,8 @@ def rows(*arguments: str) -> dict[str, Row]:
     done = subprocess.run(script, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.findall(
-        r"^\| \w+ \| (p[ct]) \| \w+ \| ([\d,]+) \| ([\d.]+)% \| ([\d.]+)% \| ([\d.]+)% \|.* \| (\w+) \|$",
+        r"^\| \w+ \| (p[ct]) \| \w+ \| ([\d,]+)(?: of \d+ sources)? "
+        r"\| ([\d.]+)% \| ([\d.]+)% \| ([\d.]+)% \|.* \| (\w+) \|$",
         done.stdout,
         re.MULTILINE,
     )
