@@ -535,13 +535,10 @@ def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
     pairs = zip(fp32.scores, quantized.scores, strict=True)
     print_columns([_score_row(before, after) for before, after in pairs], header)
     put("minus is a loss; shares change by percentage points")
-    known = {
-        f"{score.n} samples from {counted(score.clusters.sources, 'source')}"
-        for score in quantized.scores
-        if score.clusters
-    }
-    if known:
-        put(f"{', '.join(sorted(known))}: the interval is that of the sources")
+    known = {(score.n, score.clusters.sources) for score in quantized.scores if score.clusters}
+    for n, sources in sorted(known):
+        proves = "one source proves nothing about others" if sources == 1 else "the interval is that of the sources"
+        put(f"{n} samples from {counted(sources, 'source')}: {proves}")
 
 
 def _score_row(before: "Score", after: "Score") -> tuple[str, ...]:

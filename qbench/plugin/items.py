@@ -305,11 +305,14 @@ _OWN = {
 def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
     """Category, letter and word of a report that carries the line of a cell; None where pytest's own fit.
 
-    With ``verbose`` the word is followed by the change of the first score.
+    With ``verbose`` the word is followed by the change of the first score, and by after how many samples it stopped.
     """
     line: Mapping[str, Any] = report.qbench
     outcome = line["outcome"]
     change = f" {change_text(line)}" if verbose and change_text(line) else ""
+    if change and line.get("stopped"):
+        ran, of = (sum(line["stopped"][which].values()) for which in ("samples", "of"))
+        change += f", stopped after {ran} of {of} samples: decided"
     if report.passed and outcome in _OWN:
         letter, colour = _OWN[outcome]
         return outcome, letter, (outcome.upper() + change, {colour: True})

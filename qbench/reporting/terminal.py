@@ -63,6 +63,7 @@ def wrapped(text: str, width: int, tone: str, indent: int = 2) -> Iterable[Line]
 
 # The matrix for a terminal: one table per backend, models down and schemas across, and the meaning of the symbols.
 
+_STOPPED_NAMED = 3
 MATRIX_LINES = 60
 """A longer matrix shows only the models in which something is not green."""
 
@@ -103,6 +104,10 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
     others = {c.lead.name for c in report.cells if c.lead} - {name for _, name in metrics}
     if others:
         yield from wrapped(f"* of {', '.join(sorted(others))}", width, "muted", indent=0)
+    stopped = [f"{cell.key} {cell.record.stopped.text}" for cell in report.cells if cell.record.stopped is not None]
+    if stopped:
+        more = f"; and {counted(len(stopped) - _STOPPED_NAMED, 'more cell')}" if len(stopped) > _STOPPED_NAMED else ""
+        yield from wrapped("; ".join(stopped[:_STOPPED_NAMED]) + more, width, "muted", indent=0)
 
 
 def _one_matrix(matrix: Matrix, first: int, width: int, long: bool) -> Iterable[Line]:

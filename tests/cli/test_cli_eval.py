@@ -39,6 +39,16 @@ def test_samples_that_share_sources_widen_the_interval_and_say_so(blobs_files, q
     assert (alone["losses"], alone["gains"], alone["hits"]) == (grouped["losses"], grouped["gains"], grouped["hits"])
 
 
+def test_one_source_is_said_to_prove_nothing(blobs_files, qbench):
+    with np.load("test.npz") as file:
+        np.savez("grouped.npz", group=np.zeros(len(file["x"]), np.int64), **file)
+    command = ("eval", "net.onnx", "--schema", "w8a8_asym_pc", "--calib", "train.npz", "--data")
+    code, out, err = qbench(*command, "grouped.npz?sources=group")
+    assert code == 0, err
+    assert "samples from 1 source: one source proves nothing about others" in out
+    assert "the interval is that of the sources" not in out
+
+
 def test_fp32_alone_has_no_columns_of_quantization(blobs_files, qbench):
     code, out, _ = qbench("eval", "net.onnx", "--data", "test.npz")
     assert code == 0

@@ -74,8 +74,13 @@ def test_a_good_cell_ends_when_its_loss_is_proven_and_is_compared_with_what_was_
     whole = cells(project)["w8a8_asym_pc"]
     assert "stopped" not in whole  # what is accepted is all samples
     assert whole["n"] == 400
-    project.run().assert_outcomes(passed=1)
+    result = project.run("-v")
+    result.assert_outcomes(passed=1)
     cell = cells(project)["w8a8_asym_pc"]
+    said = f"stopped after {cell['n']} of 400 samples: decided"
+    shown = [line for line in result.outlines if said in line]
+    assert any("PASSED" in line for line in shown)
+    assert any("PASSED" not in line for line in shown)
     assert cell["n"] == cell["stopped"]["samples"]["points"] < 400
     assert cell["stopped"]["of"] == {"points": 400}
     assert cell["stopped"]["decided"] == {"top1": "holds"}
