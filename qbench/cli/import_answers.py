@@ -1,6 +1,7 @@
 """qbench import: logs of other tools as a file of answers."""
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,7 +101,9 @@ def _check(path: Path, log: str) -> None:
             twice = record.id if record.id in seen else twice
             seen.add(record.id)
     except InputError as error:
-        doing = error.doing.replace(f"Reading the answers '{path}'", f"Importing '{log}'")
+        # the number is of a line of the file that is written, which has a header; the sample is named, too
+        doing = re.sub(r"^, line \d+", "", error.doing.removeprefix(f"Reading the answers '{path}'"))
+        doing = f"Importing '{log}'{doing}"
         raise InputError(doing, found=error.found, expected=error.expected, remedy=error.remedy) from error
     if is_empty:
         raise InputError(

@@ -11,7 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Executor, Feeds, executed_by, in_slices, isolated, run_where_prepared
+from qbench.backends import (
+    Array,
+    Backend,
+    Executor,
+    Feeds,
+    executed_by,
+    in_slices,
+    isolated,
+    run_where_prepared,
+    tflite_products,
+)
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.subject import Subject, read_given
 from qbench.graph import Capabilities, Form, declare_dims, declared_dims, form_of, graph_digest, node_macs, own_copy
@@ -331,7 +341,8 @@ class SubjectArtifacts:
     @cached_property
     def macs(self) -> int:
         """Multiply-accumulates of one sample through every graph once."""
-        return sum(sum(node_macs(model).values()) for model in self.graphs.values())
+        in_nodes = sum(sum(node_macs(model).values()) for model in self.graphs.values())
+        return in_nodes + sum(one.macs for model in self.graphs.values() for one in tflite_products(model))
 
     def samples(self, dataset: Dataset) -> Samples:
         """``dataset`` prepared for this model."""

@@ -13,6 +13,7 @@ header is the array ``header``, or the file ``header.json``: the same object as 
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,7 +161,7 @@ class AnswerFile:
                 first, form, metrics = record, _form(record), record.metrics.keys()
             elif _form(record) != form or record.metrics.keys() != metrics:
                 raise InputError(
-                    f"{self.doing}, {self._unit} {line}",
+                    f"{self.doing}, {self._unit} {line}, sample '{record.id}'",
                     found=f"a record with {_fields(record)}",
                     expected=f"{_fields(first)}, as in the records before it",
                     remedy="Write the same fields for every sample; keep several runs in several files.",
@@ -192,7 +193,7 @@ class AnswerFile:
                 record = msgspec.convert({"id": identity, **values}, AnswerRecord)
             except msgspec.ValidationError as error:
                 raise InputError(
-                    f"{self.doing}, row {row}", found=str(error), expected="arrays as of records", remedy=_REMEDY
+                    f"{self.doing}, row {row}", found=_worded(error), expected="arrays as of records", remedy=_REMEDY
                 ) from error
             yield row, record
 
@@ -342,17 +343,40 @@ def decoded_line(decoder: "msgspec.json.Decoder[T]", line: bytes, doing: str) ->
 
 
 def _undecoded(line: bytes, doing: str, error: Exception) -> InputError:
-    found = str(error)
+    found = _worded(error)
     try:
         json.loads(line)
     except ValueError:
-        found = "no whole JSON object" if "truncated" in found else f"no JSON ({found})"
+        found = "no whole JSON object" if "truncated" in str(error) else f"no JSON ({error})"
     except RecursionError:
         found = "JSON of too many levels"
     else:
         if any(word in line for word in (b"NaN", b"Infinity")):
             found = "NaN or Infinity"
     return InputError(doing, found=found, expected="a record of finite numbers", remedy=_REMEDY)
+
+
+_KINDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "a truth value",
+    "null": "null",
+    "array": "a list",
+    "object": "an object",
+}
+_WRONG = re.compile(r"got `(?P<kind>\w+)`(?: - at `\$\.?(?P<field>\w*))?|field `(?P<lacking>\w+)`")
+
+
+def _worded(error: Exception) -> str:
+    """What a value that does not fit its field is, in plain words: of the parser's, which has types and a path."""
+    found = _WRONG.search(str(error))
+    if found is None:
+        return str(error).partition(" - at ")[0].replace("`", "'")
+    if found["lacking"]:
+        return f"no '{found['lacking']}'"
+    kind = _KINDS.get(found["kind"], found["kind"])
+    return f"{kind} in '{found['field']}'" if found["field"] else kind
 
 
 class _FirstLine(msgspec.Struct):
@@ -378,7 +402,7 @@ def _header(text: bytes, doing: str) -> Header:
         found = _HEADER.decode(text)
     except _UNDECODED as error:
         raise InputError(
-            f"{doing}, its header", found=str(error), expected="a header of answers", remedy=_REMEDY
+            f"{doing}, its header", found=_worded(error), expected="a header of answers", remedy=_REMEDY
         ) from error
     if found.format != FORMAT:
         raise InputError(

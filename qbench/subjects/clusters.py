@@ -2,7 +2,8 @@
 
 ?sources=folder         the folder of a file: below its class folder in a folder of classes, as written in a .jsonl file
 ?sources=COLUMN         a field of the lines of a .jsonl file, or an array of an .npz file
-?sources=TABLE.csv      its lines ``sample,source`` after a line of headings; samples as qbench names them
+?sources=TABLE.csv      its lines ``sample,source`` after a line of headings; samples as qbench names them. Of more
+                        columns, the one called ``source``
 ?columns=NAME,NAME      further fields or arrays, as names of parts of the data; ?columns=TABLE.csv: all of the table
 """
 
@@ -23,6 +24,8 @@ FOLDER = "folder"
 
 _COLUMNS_REMEDY = "Write a line of headings, 'sample' first, and a line of as many fields for every sample."
 _REMEDY = "Write a line 'sample,source' for every sample, after one of headings."
+_SOURCE = "source"
+"""The column of sources in a table of several."""
 
 
 def named(text: str) -> str:
@@ -61,23 +64,25 @@ def folder_of(sample: str, where: str, *, levels: int) -> str:
 
 
 def sources_in_table(path: Path, samples: Sequence[str]) -> list[str]:
-    """The sources of ``samples`` in the .csv file at ``path``.
+    """The sources of ``samples`` in the .csv file at ``path``: its second column, of several the one called ``source``.
 
     Raises:
-        InputError: the file cannot be read, a line is no pair, or a sample is missing, unknown or in it twice.
+        InputError: as ``columns_in_table`` does, or the table has several columns and none of that name.
     """
-    found = lines_of_samples(path, samples, f"Reading the sources '{path}'", _wrong_source, _REMEDY)
-    return [found[sample][0] for sample in samples]
+    doing = f"Reading the sources '{path}'"
+    columns = columns_in_table(path, samples, doing, _REMEDY)
+    if len(columns) > 1 and _SOURCE not in columns:
+        expected = f"two columns, or one of them called '{_SOURCE}'"
+        raise InputError(doing, found=f"the columns sample, {', '.join(columns)}", expected=expected, remedy=_REMEDY)
+    return columns[_SOURCE] if len(columns) > 1 else next(iter(columns.values()))
 
 
-def _wrong_source(fields: Sequence[str]) -> str:
-    if len(fields) != 1:
-        return counted(len(fields) + 1, "field")
-    return "" if fields[0].strip() else "an empty source"
-
-
-def columns_in_table(path: Path, samples: Sequence[str]) -> dict[str, list[str]]:
+def columns_in_table(
+    path: Path, samples: Sequence[str], doing: str = "", remedy: str = _COLUMNS_REMEDY
+) -> dict[str, list[str]]:
     """Column → its values for ``samples`` in the .csv file at ``path``, whose line of headings names it.
+
+    ``doing`` and ``remedy`` are for errors.
 
     Raises:
         InputError: the file cannot be read, a line has other fields than the first, a heading is there twice, or a
@@ -91,12 +96,12 @@ def columns_in_table(path: Path, samples: Sequence[str]) -> dict[str, list[str]]
         return "" if all(field.strip() for field in fields) else "an empty field"
 
     widths: dict[int, None] = {}
-    doing = f"Reading the columns '{path}'"
-    found = lines_of_samples(path, samples, doing, wrong, _COLUMNS_REMEDY)
+    doing = doing or f"Reading the columns '{path}'"
+    found = lines_of_samples(path, samples, doing, wrong, remedy)
     names = next(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))[1:]
     if widths and len(names) not in widths:
         found_names = counted(len(names) + 1, "heading")
-        raise InputError(doing, found=found_names, expected="one for each field", remedy=_COLUMNS_REMEDY)
+        raise InputError(doing, found=found_names, expected="one for each field", remedy=remedy)
     repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if repeated:
         raise InputError(

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from qbench.errors import InputError
 from qbench.metrics import ArrayLabels, BoxAnswers, box_labels
+from qbench.number_text import counted
 from qbench.subjects.pictures import Interpolation, Layout, Pixels, Triple
-from qbench.subjects.subject import BATCH, Array, Runner, Samples
+from qbench.subjects.subject import BATCH, Array, ClassNames, Runner, Samples
 from qbench.subjects.tasks import GRAPH, runner_named
 
 # How a whole picture becomes a feed of one size, so that boxes lead back to its own pixels.
@@ -174,7 +175,8 @@ class Detection:
         """The boxes of every sample, in pixels of its picture where the preprocessing notes a ``FRAME``.
 
         Raises:
-            InputError: an output is missing, has another shape, or holds what is no box (the sample is named).
+            InputError: an output is missing, has another shape, or holds what is no box (the sample is named); most
+                boxes have a negative size; or a confident box has a class that the labels do not list.
         """
         run = runner_named(runners, GRAPH, self.name).run
         doing = f"Detecting in '{samples.data}'"
@@ -186,11 +188,25 @@ class Detection:
             for rows in zip(*outputs, strict=True):
                 index = len(found)
                 found.append(self._boxes(rows, size, None if frames is None else frames[index], samples.ids[index]))
+                self._refuse_unlisted(found[-1], samples, index)
+        _refuse_negative([boxes for boxes, _, _ in found], doing)
         return BoxAnswers.of(*zip(*found, strict=True), confident=self.confident)
 
     def restored(self, arrays: Mapping[str, Array]) -> BoxAnswers:
         """The answers whose ``arrays()`` these are."""
         return restored_boxes(arrays, self.confident)
+
+    def _refuse_unlisted(self, rows: tuple[Array, Array, Array], samples: Samples, index: int) -> None:
+        """Refuse a confident box of a class beyond those of the labels: the two are numbered differently."""
+        confident = rows[2][rows[1] >= self.confident]
+        count = 0 if samples.classes is None else samples.classes.listed or len(samples.classes.numbers)
+        if count and confident.size and confident.max() >= count:
+            _refuse(
+                f"Reading the boxes of sample '{samples.ids[index]}'",
+                f"a confident box of class {confident.max()}",
+                f"classes from 0 to {count - 1}, as the labels list {counted(count, 'class', 'classes')}",
+                "List all classes in the order of the outputs with ?classes=labels.txt, one in each line from 0 on.",
+            )
 
     def _read(self, outputs: Mapping[str, Array], count: int, doing: str) -> tuple[Array, Array, Array]:
         """Boxes (count, m, 4), scores (count, m) and classes (count, m) of a run."""
@@ -236,6 +252,19 @@ class Detection:
         return np.clip(boxes, -_FARTHEST, _FARTHEST), scores, classes.astype(np.int64)
 
 
+def _refuse_negative(boxes: Sequence[Array], doing: str) -> None:
+    """Refuse corners (m, 4) of each sample that are mostly in the wrong order, which a few of a bad network may be."""
+    every = np.concatenate(boxes)
+    negative = int(((every[:, 2:] < every[:, :2]).any(axis=1)).sum())
+    if 2 * negative > len(every):
+        _refuse(
+            doing,
+            f"{negative} of {counted(len(every), 'box', 'boxes')} with a negative size",
+            "corners in the order left, top, right, bottom",
+            "Set the form of the boxes (Detection's corners), or correct the end of the graph.",
+        )
+
+
 def restored_boxes(arrays: Mapping[str, Array], confident: float) -> BoxAnswers:
     """Boxes as a baseline stores them."""
     corners, scores, classes = (arrays[name].astype(np.int32) for name in ("corners", "scores", "classes"))
@@ -265,11 +294,11 @@ _OUTSIDE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CocoLabels:
-    """The pictures of a COCO file: ``names`` of their files, and the boxes of each. ``classes`` name → class."""
+    """The pictures of a COCO file: ``names`` of their files, and the boxes and the classes of each."""
 
     names: tuple[str, ...]
     labels: ArrayLabels
-    classes: Mapping[str, int]
+    classes: ClassNames
 
 
 def read_coco(path: Path, folder: Path, listed: Sequence[str] | None = None) -> CocoLabels:
@@ -277,7 +306,8 @@ def read_coco(path: Path, folder: Path, listed: Sequence[str] | None = None) -> 
 
     Raises:
         InputError: the file is not of that form; it names a picture that is not in the folder or has another size, or a
-            picture, category or class that does not exist; a box is outside its picture or has a negative size.
+            picture, category or class that does not exist, or an annotation twice; a box is outside its picture or has
+            a negative size.
     """
     doing = f"Reading the labels '{path}'"
     table = _json(path, doing)
@@ -288,6 +318,7 @@ def read_coco(path: Path, folder: Path, listed: Sequence[str] | None = None) -> 
     if len(set(names)) != len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         _refuse(doing, f"'{twice}' twice", "every picture once", "Remove one of the two.")
+    _refuse_repeated([one["id"] for one in annotations if isinstance(one.get("id"), int | str)], doing)
     found: dict[Any, list[tuple[Any, ...]]] = {key: [] for key in sizes}
     for place, annotation in enumerate(annotations):
         where = f"{doing}, annotation {annotation.get('id', place)}"
@@ -306,7 +337,8 @@ def read_coco(path: Path, folder: Path, listed: Sequence[str] | None = None) -> 
         boxes = np.array([row[0] for row in rows], np.float64).reshape(-1, 4)
         boxes[:, 2:] += boxes[:, :2]
         labels.append(box_labels(boxes, *([row[i] for row in rows] for i in (1, 2, 3))))
-    return CocoLabels(names, tuple(labels), classes)
+    listed_lines = None if listed is None else len(listed)
+    return CocoLabels(names, tuple(labels), ClassNames(classes, listed_lines))
 
 
 def _json(path: Path, doing: str) -> dict[str, Any]:
@@ -333,6 +365,14 @@ def _by_id(rows: Sequence[dict[str, Any]], kind: str, doing: str) -> dict[Any, d
         kinds = f"{len(rows)} of them with {len(found)} different ids"
         _refuse(f"{doing}, each {kind}", kinds, "one or more, each with an id of its own", "Correct the file.")
     return found
+
+
+def _refuse_repeated(ids: Sequence[int | str], doing: str) -> None:
+    seen: set[int | str] = set()
+    for one in ids:
+        if one in seen:
+            _refuse(doing, f"the annotation {one} twice", "every annotation once", "Remove one, or number them anew.")
+        seen.add(one)
 
 
 def _classes(

@@ -681,7 +681,7 @@ def _labelled_boxes(folder: Path, labels: Path, listed: Sequence[str] | None, so
         raise InputError(doing, found=found, expected="a folder of pictures", remedy="Check the path.")
     coco = read_coco(labels, folder, listed)
     data = _pictures(
-        f"{_FOLDER}{folder.name}", folder, [folder / name for name in coco.names], (coco.labels, None), doing
+        f"{_FOLDER}{folder.name}", folder, [folder / name for name in coco.names], (coco.labels, coco.classes), doing
     )
     return data.with_sources([folder_of(one, data.id, levels=0) for one in data.sample_ids]) if sources else data
 

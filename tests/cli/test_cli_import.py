@@ -189,7 +189,7 @@ def test_a_table_with_columns_of_other_names(tmp_path, imported):
     )
     code, err, _ = imported("run.csv", *options)
     assert code == 2
-    assert "line 3" in err
+    assert "sample 'b.png'" in err
     (tmp_path / "run.csv").write_text("name,pred,y,photo,acc,text\na.png,3,3,one,1,x\nb.png,2,3,one,0.5,y\n")
     header, _, records = imported("run.csv", *options)
     assert header["provenance"] == {"device": "pixel-8", "tool": "qnn 2"}
@@ -232,13 +232,13 @@ BROKEN = {
     "nan.jsonl": ('{"doc_id": 0, "metrics": ["acc"], "acc": NaN}\n', "NaN"),
     "other.jsonl": ('{"id": 0}\n', "doc_id"),
     "empty.jsonl": ("", "no record"),
-    "mixed.jsonl": ([lm_line(0, acc=1.0), lm_line(1, f1=1.0)], "line 3"),
+    "mixed.jsonl": ([lm_line(0, acc=1.0), lm_line(1, f1=1.0)], "'mixed.jsonl', sample '1': found"),
     "no.json": ('{"status": "success"}', "eval"),
     "grade.json": (json.dumps({**inspect_log(), "samples": [
         {"id": "a", "scores": {"judge": {"value": "fine"}}, "output": {"completion": "x"}}]}), "'judge'"),
     "broken.eval": ("PK not a zip", "zip"),
     "headless.eval": (None, "header.json"),
-    "ragged.csv": ("id,acc\na,1\nb\n", "line 3"),
+    "ragged.csv": ("id,acc\na,1\nb\n", "line 3: found 1 field;"),
     "nan.csv": ("id,acc\na,1\nb,nan\n", "line 3"),
     "nameless.csv": ("sample,acc\na,1\n", "--columns id="),
     "latin.csv": ("id,acc\n\xe9,1\n".encode("latin-1"), "UTF-8"),

@@ -115,3 +115,20 @@ def test_records_are_read_one_by_one(tmp_path):
     assert next(records).id == 0
     with pytest.raises(InputError, match="line 1001"):
         list(records)
+
+
+@pytest.mark.parametrize(
+    ("record", "found"),
+    [
+        ({"id": "a", "answer": 1, "metrics": {"acc": "high"}}, "a text in 'metrics'"),
+        ({"id": "a", "answer": {"class": 1}}, "an object in 'answer'"),
+        ({"answer": 1}, "no 'id'"),
+        ([1, 2], "a list"),
+    ],
+)
+def test_a_record_of_other_types_is_told_in_plain_words(record, found, tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_text(json.dumps({"id": "z", "answer": 1}) + "\n" + json.dumps(record) + "\n")
+    with pytest.raises(InputError) as refused:
+        list(open_answers(path).records())
+    assert refused.value.found == found

@@ -121,11 +121,16 @@ def test_sources_of_a_table(tmp_path: Path) -> None:
         "sample,source\nx[1],b\nx[0],a\n": "no line for 1 sample, such as 'x[2]'",
         "sample,source\nx[1],b\nx[3],a\n": "no sample 'x[3]'",
         "sample,source\nx[1],b\nx[1],a\n": "'x[1]' again",
-        "sample,source\nx[1],\n": "an empty source",
-        "sample,source\nx[1],a,b\n": "3 fields",
+        "sample,source\nx[1],\n": "an empty field",
+        "sample,source\nx[1],a\nx[0],a,b\n": "3 fields",
+        "sample\nx[1]\n": "1 field;",
+        "sample,who,light\nx[1],b,d\nx[0],a,d\nx[2],a,n\n": "two columns, or one of them called 'source'",
     }.items():
         table.write_text(content)
         assert words in refused(text)
+    table.write_text("sample,light,source\nx[1],d,b\nx[0],d,a\nx[2],n,a\n")
+    assert read(text).drawn_from == ("a", "b", "a")
+    assert read(f"{text}&columns={table}").columns["light"] == ("d", "d", "n")
     table.unlink()
     assert "No such file" in refused(text)
     assert "expected folder, the name of a column, or a .csv file" in refused(f"{tmp_path / 'd.npz'}?sources=")

@@ -1,6 +1,7 @@
 """Detectors of a user: pictures in a frame, boxes out of outputs, labels of COCO's form."""
 
 import copy
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -13,6 +14,7 @@ from qbench.errors import InputError
 from qbench.evaluation import build_subject, measure_cell
 from qbench.storage import Cache
 from qbench.subjects import (
+    ClassNames,
     Corners,
     Dataset,
     Detection,
@@ -109,6 +111,7 @@ def test_boxes_come_in_every_common_form(task: Detection, outputs: dict, tmp_pat
         ({"b": [[[math.inf, 0, 1, 1]]], "s": [[0.2]], "c": [[0]]}, "NaN or Inf in boxes or scores"),
         ({"b": BOXES, "s": [[0.2, 7, 0]], "c": [[0, 0, 0]]}, "a score of 7"),
         ({"b": BOXES, "s": [[0.2, 0.3, 0]], "c": [[0, -1, 0]]}, "a class that is below 0 or no number"),
+        ({"b": [[[9, 9, 3, 3], [0, 9, 9, 3]]], "s": [[0.2, 0.9]], "c": [[0, 0]]}, "2 of 2 boxes with a negative size"),
         ({"b": BOXES, "s": [[0.2, 0.3]], "c": [[0, 0, 0]]}, "outputs of the shapes [(1, 3, 4), (1, 2), (1, 3)]"),
         ({"b": BOXES, "s": [[0.2, 0.3, 0]]}, "the outputs ['b', 's']"),
     ],
@@ -117,6 +120,24 @@ def test_outputs_that_are_no_boxes_are_refused(outputs: dict, found: str, tmp_pa
     with pytest.raises(InputError) as error:
         Detection(boxes="b", scores="s", classes="c").answer({"model": Outputs(**outputs)}, samples(tmp_path))
     assert error.value.found == found
+
+
+def test_a_few_boxes_of_negative_size_count_as_boxes(tmp_path: Path) -> None:
+    rows = [[[9, 9, 3, 3, 0.9, 0], [0, 0, 9, 9, 0.8, 0]]]
+    assert len(Detection(boxes="b").answer({"model": Outputs(b=rows)}, samples(tmp_path)).scores[0]) == 2
+
+
+@pytest.mark.parametrize(("listed", "count"), [(None, 2), (3, 3)])
+def test_confident_boxes_of_a_class_beyond_the_labels_are_refused(listed, count, tmp_path: Path) -> None:
+    labelled = dataclasses.replace(samples(tmp_path), classes=ClassNames({"cat": 0, "dog": 1}, listed))
+
+    def answer(number: int, score: float) -> object:
+        return Detection(boxes="b").answer({"model": Outputs(b=[[[0, 0, 9, 9, score, number]]])}, labelled)
+
+    answer(count - 1, 0.9)
+    answer(count, 0.1)
+    with pytest.raises(InputError, match=rf"class {count}; expected classes from 0 to {count - 1}"):
+        answer(count, 0.9)
 
 
 def test_boxes_beyond_the_limits_are_left_out(tmp_path: Path) -> None:
@@ -195,6 +216,7 @@ def edited(coco: dict, **changes: object) -> dict:
         ({"images__file_name": "../p1.png"}, "no name of a file in the folder"),
         ({"images__file_name": "p1.png"}, "'p1.png' twice"),
         ({"images__width": 65}, f"{SIDE} × {SIDE} pixels"),
+        ({"annotations__id": 1}, "the annotation 1 twice"),
         ({"images__id": 11}, "6 of them with 5 different ids"),
         ({"images": 3}, "no list of objects 'images'"),
         ({"categories": []}, "0 of them with 0 different ids"),
