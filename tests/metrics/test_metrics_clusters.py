@@ -199,7 +199,7 @@ def test_forty_sources_with_four_gains_need_more_than_one_source_more():
     shown = shown_by(found, 0.0188)
     wanted = sources_for(found, shown.deciding)
     assert wanted > 41
-    for sources in (41, wanted):
+    for sources in (41, wanted - 1, wanted):
         evidence = shown_by(
             of_pairs([(50, 0, 1)] * (sources // 10) + [(50, 0, 0)] * (sources - sources // 10), 1), 0.0188
         )
