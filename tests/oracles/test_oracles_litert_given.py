@@ -74,8 +74,18 @@ def test_the_command_measures_it_and_other_backends_and_localize_refuse_it(files
 def test_a_damaged_file_is_refused(files, tmp_path) -> None:
     data = (files / "net.tflite").read_bytes()
     (tmp_path / "cut.tflite").write_bytes(data[: len(data) // 2])
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as refused:
         load_tflite(tmp_path / "cut.tflite")
+    assert refused.value.found == "a damaged file"
+
+
+def test_the_products_of_a_file_alone_are_counted(files, capsys) -> None:
+    printed = []
+    for name in ("net.tflite", "float.onnx"):
+        assert main(["eval", str(files / name), "--data", str(files / "test.npz"), "--backend", "litert-builtin"]) == 0
+        printed.append(capsys.readouterr().out.splitlines()[0].partition("  (")[2])
+    assert printed[0] == printed[1]
+    assert not printed[0].startswith("0 ")
 
 
 def test_inner_values_cannot_be_tapped(files) -> None:
