@@ -104,7 +104,9 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
     others = {c.lead.name for c in report.cells if c.lead} - {name for _, name in metrics}
     if others:
         yield from wrapped(f"* of {', '.join(sorted(others))}", width, "muted", indent=0)
-    stopped = [f"{cell.key.name} {cell.record.stopped.text}" for cell in report.cells if cell.record.stopped is not None]
+    stopped = [
+        f"{cell.key.name} {cell.record.stopped.text}" for cell in report.cells if cell.record.stopped is not None
+    ]
     if stopped:
         more = f"; and {counted(len(stopped) - _STOPPED_NAMED, 'more cell')}" if len(stopped) > _STOPPED_NAMED else ""
         yield from wrapped("; ".join(stopped[:_STOPPED_NAMED]) + more, width, "muted", indent=0)
