@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from qbench.judging.format import apart
-from qbench.metrics import Direction, Score, effect_of_sources, paired_interval, tango_statistic
+from qbench.metrics import Direction, Score, paired_interval, tango_statistic
 from qbench.number_text import counted
 
 # McNemar's mid-p tests whether there is any change; the intervals (``metrics.paired``) bound its size. Formula:
@@ -198,6 +198,8 @@ def sources_needed(
 
     The other arguments are as of ``effect_of_sources``.
     """
+    from qbench.metrics import effect_of_sources  # needs numpy, which collecting cells does not load
+
     samples = samples_needed(share, margin)
     if samples is None:
         return None
@@ -214,6 +216,8 @@ def sources_deciding(score: Score, margin: float) -> int | None:
 
     So many sources whose averages are those of ``score`` are no longer INCONCLUSIVE, and decide four times in five.
     """
+    from qbench.metrics import effect_of_sources  # needs numpy, which collecting cells does not load
+
     clusters, drop = score.clusters, score.drop / score.out_of
     assert clusters is not None
     like, flips = clusters.sources, score.losses + score.gains

@@ -200,7 +200,7 @@ metrics = ["top1"]
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
 def test_a_suite_notes_once_how_folders_are_numbered(folders, workers):
     (folders / "conftest.py").write_text(CONFTEST)
     (folders / "pytest.ini").write_text("[pytest]\n")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import NormalDist
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, false_discovery_control, t
 from statsmodels.stats.multitest import multipletests
@@ -128,6 +128,7 @@ def test_samples_that_change_together_count_as_their_sources_and_few_sources_as_
     assert whole_effect(500, 20) == pytest.approx(25 * point**2, rel=1e-9)
 
 
+@settings(max_examples=30)
 @given(st.integers(2, 2000), st.floats(0.001, 0.5), st.integers(2, 40))
 def test_so_many_sources_more_do_settle_the_margin(sources, margin, size):
     n = sources * size

@@ -170,6 +170,7 @@ def test_sources_make_the_p_of_a_slice_larger():
     assert beyond_margin_p(dataclasses.replace(alone, clusters=one), 0.04) == 1.0
 
 
+@pytest.mark.oracle
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_holms_values_are_those_of_statsmodels(values):
     assert holm(values) == pytest.approx(multipletests(values, method="holm")[1])
