@@ -6,7 +6,7 @@
 Both are calibrated on the same batches and answer the same samples in the same engine, one whose sums are exact on
 every processor. The bar, for scales per channel: ours is at most half a point worse, or the two
 cannot be told apart: the 95 % interval of the paired difference holds zero (Tango's; where samples share sources, such
-as crops of a photograph, that of the sources). Scales per tensor are shown beside, as they ruin some networks, in both
+as crops of a photograph, that of the sources). Scales per tensor are shown too, since they ruin some networks, in both
 hands.
 
     python benchmarks/against_onnxruntime.py [subject …] [--scored N] [--calibrated N] [--backend B] [--all-operators]
