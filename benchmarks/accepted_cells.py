@@ -22,10 +22,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from qbench.judging import EnvironmentClass, GateState, Tolerance, paired_interval, whole_effect
+from qbench.judging import EnvironmentClass, GateState, Tolerance
 from qbench.judging.loss import loss_gate
 from qbench.judging.statistics import shown_by
-from qbench.metrics import Against, Clusters, Direction, Score
+from qbench.metrics import Against, Clusters, Direction, Gathering, Score, source_interval
 from qbench.suite import Catalogues, PlannedCell, expand, gather, load_suite
 from qbench.tracking import Baseline, baseline_path, load_baseline, read_run
 
@@ -83,9 +83,19 @@ def possible_scores(
 
 def together(score: Score, sources: int) -> Clusters:
     """What the samples of ``score`` show where all of a source change together."""
-    effect = whole_effect(score.n, sources)
-    low, high = paired_interval(score.losses, score.gains, score.n, confidence=0.9, effect=effect)
-    return Clusters(sources=sources, effect=effect, interval=(low, high), shown=(low, high), p=1.0, error=0.0)
+    found = Gathering.whole(score.n, sources)
+    low, high = source_interval(score.losses, score.gains, score.n, found, confidence=0.9)
+    return Clusters(
+        sources=sources,
+        effect=found.effect,
+        interval=(low, high),
+        shown=(low, high),
+        p=1.0,
+        error=0.0,
+        seen=found.effect,
+        freedom=found.freedom,
+        equal=found.equal,
+    )
 
 
 def former_state(score: Score, tolerance: Tolerance) -> GateState:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from qbench.judging import CountTest, EarlyTest, Evidence, margin_evidence
 from qbench.judging.sequential import _BETS, EARLY
-from qbench.metrics.clusters import clustered
+from qbench.judging.statistics import ALPHA, beyond_sources_p
+from qbench.metrics.clusters import gathering, source_p
 
 LOOK = 64
 SEED = 20261123
@@ -88,8 +89,12 @@ def _at_end(changes: Array, margin: float, size: int) -> int:
     if size == 1:
         evidence = margin_evidence(lost, won, len(changes), margin)
         return {Evidence.PASS: 1, Evidence.FAIL: -1}.get(evidence, 0)
-    low, high = clustered(changes.astype(np.int64), np.arange(len(changes)) // size).interval
-    return 1 if low > -margin else -1 if high < -margin else 0
+    by_source = changes.reshape(-1, size)
+    sizes = np.full(len(by_source), float(size))
+    found = gathering(sizes, by_source.sum(axis=1), np.abs(by_source).sum(axis=1))
+    if lost - won < margin * len(changes):
+        return int(source_p(lost, won, len(changes), -margin, found) < ALPHA)
+    return -int(beyond_sources_p(lost, won, len(changes), margin, found) < ALPHA)
 
 
 def percent(share: float) -> str:

@@ -2,10 +2,15 @@
 
     python examples/bias_and_scale_table.py                  all three networks, then the tables; 40 minutes
     python examples/bias_and_scale_table.py fashion_preact   that network anew, then the tables
-    python examples/bias_and_scale_table.py --render         the tables alone, from bias-and-scale.jsonl here
+    python examples/bias_and_scale_table.py --render         the tables alone, from the two records here
+    python examples/bias_and_scale_table.py --integers       the cells in integers without a line yet, then the tables
+    python examples/bias_and_scale_table.py --integers fashion_preact      those of one network
 
 A line of bias-and-scale.jsonl is one cell (right answers, losses and gains against fp32) or one pair of cells (losses
-and gains of the second against the first), counted sample by sample.
+and gains of the second against the first), counted sample by sample. A line of bias-and-scale-integers.jsonl is one
+cell as the backend ``integer-tvm-relay`` counts it, with losses and gains against the same cell under ONNX Runtime, and
+the planned and the executed share of its multiply-accumulates in integers. It is written as soon as it is measured, so
+that an interrupted run goes on where it was.
 """
 
 import json
@@ -20,14 +25,22 @@ from bias_and_scale import BITS, EXTENSION, FINER, NARROW_BITS, RANGES, SKIPS
 
 from qbench.errors import QbenchError
 from qbench.host import package_versions, processor_class, utc_today
-from qbench.judging import paired_interval, whole_effect
+from qbench.judging import paired_interval
+from qbench.metrics import Gathering, source_interval
 from qbench.suite import Bench, PlannedCell, Settings, expand, gather, load_suite
 
 HERE = Path(__file__).parent
 SUITE = HERE / "bias-and-scale.qbench.toml"
 RECORD = HERE / "bias-and-scale.jsonl"
+INTEGERS = HERE / "bias-and-scale-integers.jsonl"
 PAGE = HERE.parent / "docs" / "evidence" / "bias-and-scale.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+
+RELAY = "integer-tvm-relay"
+"""The arithmetic of TVM's quantizer: biases at scales of their own are shifted and added in int32."""
+_POW2 = tuple(("pow2", bits) for bits in (*BITS, *NARROW_BITS))
+IN_INTEGERS = {"fashion_preact": _POW2, "fashion_mobile": _POW2}
+"""Network → range and bits of the cells in integers, none with a convolution in float."""
 
 SOURCES = {"mobilenet_v2": 20}
 """Photographs that a network's samples are cut from: intervals are those where the crops of each change together."""
@@ -60,10 +73,50 @@ def measured(model: str) -> Iterator[Line]:
         yield {"model": model, "from": first, "to": second, **change(found[first], found[second])}
 
 
-def right_answers(bench: Bench, planned: PlannedCell) -> Right:
-    """Per sample whether the answer is right; on data without labels, whether it is that of fp32."""
+def measured_in_integers(model: str) -> Iterator[Line]:
+    """The lines of the cells of ``model`` in integers that have none yet."""
+    suite = load_suite(SUITE)
+    catalogues = gather([EXTENSION], suites=SUITE.parent)
+    bench = Bench(suite, catalogues, Settings(baselines=HERE / "none", suite_path=str(SUITE), today=utc_today()))
+    planned = {one.cell.schema: one for one in expand(suite, catalogues) if one.model.id == model}
+    known = {line["schema"] for line in kept(INTEGERS) if line["model"] == model}
+    wanted = [schema for schema in in_integers(model) if schema not in known]
+    for count, schema in enumerate(wanted, start=1):
+        one = planned[schema]
+        right, by_ort = right_answers(bench, one, RELAY), right_answers(bench, one)
+        facts = {"model": model, "schema": schema, "right": int(right.sum()), "n": len(right), **shares(bench, one)}
+        yield facts | {"of": "ort-cpu", "of_right": int(by_ort.sum()), **change(by_ort, right)}
+        sys.stderr.write(f"\r{model}: {count} of {len(wanted)} cells in integers ")
+    sys.stderr.write("\n" if wanted else "")
+
+
+def in_integers(model: str) -> Iterator[str]:
+    """The schemas whose cells are also counted in integers."""
+    for range_name in dict.fromkeys(name for name, _ in IN_INTEGERS.get(model, ())):
+        yield f"product_{range_name}_skip0"
+        for bits in (bits for name, bits in IN_INTEGERS[model] if name == range_name):
+            yield from (f"bias{bits}_{f}_{range_name}_skip0" for f in FINER if bits in BITS or f == "chosen")
+
+
+def shares(bench: Bench, planned: PlannedCell) -> Line:
+    """Planned and executed shares of multiply-accumulates in integers under the arithmetic of TVM's quantizer."""
+    backend = gather().backends.get(RELAY)
+    found = bench.shared(planned).quantized(EXTENSION.schemas[planned.cell.schema](), backend.capabilities)
+    (graph,) = found.models.values()
+    (plan,) = found.plans.values()
+    with backend.prepare(graph) as executor:
+        ran = executor.executed()
+    executed = sum(count for name, count in plan.node_macs.items() if name in ran and ran[name].in_integers)
+    return {"planned": round(plan.integer_macs, 6), "executed": round(executed / plan.macs, 6)}
+
+
+def right_answers(bench: Bench, planned: PlannedCell, by: str = "") -> Right:
+    """Per sample whether the answer is right; on data without labels, whether it is that of fp32.
+
+    ``by``: the backend; empty: that of the cell.
+    """
     shared = bench.shared(planned)
-    backend = gather().backends.get(planned.cell.backend)
+    backend = gather().backends.get(by or planned.cell.backend)
     data = shared.subject.data[planned.model.data]
     graphs = shared.graphs
     if not planned.cell.is_fp32:
@@ -99,13 +152,16 @@ def page_with(tables: str, page: str) -> str:
     return f"{before}{BEGIN}\n\n{tables}\n{END}{rest.partition(END)[2]}"
 
 
-def tables(lines: Iterable[Line]) -> str:
-    """All tables as Markdown."""
-    lines = list(lines)
+def tables(lines: Iterable[Line], integers: Iterable[Line] = ()) -> str:
+    """All tables as Markdown, of the cells in floats and of those in ``integers``."""
+    lines, integers = list(lines), list(integers)
     parts = []
     for head in (line for line in lines if "fp32" in line):
         own = [line for line in lines if line["model"] == head["model"]]
         parts += [_head(head), _cross(head, own), _steps(head, own), _narrow(head, own)]
+        counted = {line["schema"]: line for line in integers if line["model"] == head["model"]}
+        ranges = [name for name in RANGES if f"product_{name}_skip0" in counted]
+        parts += [_counted(counted, name) for name in ranges]
     return "\n".join(parts)
 
 
@@ -159,9 +215,31 @@ def _narrow(head: Line, own: list[Line]) -> str:
     )
 
 
+def _counted(counted: dict[str, Line], range_name: str) -> str:
+    """Right answers of ``integer-tvm-relay`` and of ONNX Runtime, a column a bias; the row of answers that differ."""
+    names = [f"product_{range_name}_skip0"]
+    names += [f"bias{bits}_chosen_{range_name}_skip0" for bits in (*NARROW_BITS, *BITS)]
+    names += [f"bias{bits}_forced_{range_name}_skip0" for bits in BITS]
+    found = [counted[name] for name in names if name in counted]
+    words = {"product": "int32 at product"}
+    columns = [words.get(line["schema"].partition("_")[0]) or _spelled(line["schema"]) for line in found]
+    rows = [[f"in integers ({range_name}, no float convs)", *columns], ["---", *["---:"] * len(found)]]
+    rows.append(["`integer-tvm-relay`, %", *(_percent(line["right"], line["n"]) for line in found)])
+    rows.append(["ONNX Runtime, %", *(_percent(line["of_right"], line["n"]) for line in found)])
+    rows.append(["right there alone, here alone", *(f"{line['losses']}, {line['gains']}" for line in found)])
+    return _markdown(rows)
+
+
+def _spelled(schema: str) -> str:
+    bits, finer, *_ = schema.removeprefix("bias").split("_")
+    return f"{finer} {bits}"
+
+
 def _interval(line: Line, n: int, sources: int | None = None) -> str:
-    effect = whole_effect(n, sources or n)
-    low, high = paired_interval(line["losses"], line["gains"], n, effect=effect)
+    counts = line["losses"], line["gains"], n
+    low, high = paired_interval(*counts)
+    if sources is not None and sources < n:  # the lines do not say which sample changed
+        low, high = source_interval(*counts, Gathering.whole(n, sources), confidence=0.95)
     return f"{100 * (line['gains'] - line['losses']) / n:+.2f} ({100 * low:+.2f} … {100 * high:+.2f})"
 
 
@@ -179,24 +257,31 @@ def _markdown(rows: list[list[str]]) -> str:
 def main(arguments: list[str]) -> int:
     """Measure what is asked for, keep it, write the page."""
     known = [model.id for model in load_suite(SUITE).models]
-    if any(argument not in (*known, "--render") for argument in arguments):
-        sys.stderr.write(f"usage: python {Path(__file__).name} [{' | '.join(known)} | --render]\n")
+    if any(argument not in (*known, "--render", "--integers") for argument in arguments):
+        sys.stderr.write(f"usage: python {Path(__file__).name} [--integers] [{' | '.join(known)} | --render]\n")
         return 2
-    for model in [] if "--render" in arguments else arguments or known:
+    models = [argument for argument in arguments if argument in known]
+    if "--integers" in arguments:
+        for model in models or IN_INTEGERS:
+            for line in measured_in_integers(model):
+                with INTEGERS.open("a", encoding="utf-8") as record:
+                    record.write(json.dumps(line) + "\n")
+    for model in [] if {"--render", "--integers"} & set(arguments) else models or known:
         try:
             new = list(measured(model))
         except QbenchError as error:  # such as a package that cannot be had
             sys.stderr.write(f"{model}: {error}\n")
             return 1
-        old = [line for line in _kept() if line["model"] != model]
+        old = [line for line in kept(RECORD) if line["model"] != model]
         by_model = sorted([*old, *new], key=lambda line: known.index(line["model"]))
         RECORD.write_text("".join(json.dumps(line) + "\n" for line in by_model))
-    PAGE.write_text(page_with(tables(_kept()), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(page_with(tables(kept(RECORD), kept(INTEGERS)), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
 
-def _kept() -> list[Line]:
-    return [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.exists() else []
+def kept(record: Path) -> list[Line]:
+    """The lines of ``record``; none where there is no such file."""
+    return [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
 
 
 if __name__ == "__main__":

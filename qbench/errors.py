@@ -101,11 +101,13 @@ def refused_by_system(doing: str, error: OSError | MemoryError | RecursionError)
     )
 
 
-def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str | None:
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known name closest in spelling to ``name``, or None when nothing is close: ``cutoff`` in 0 … 1."""
     import difflib  # only a mistake needs it
 
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    names = list(known)
+    exchanged = [one for one in names if sorted(one) == sorted(name)]  # maxmin for minmax
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=cutoff) or exchanged
     return matches[0] if matches else None
 
 

@@ -6,13 +6,18 @@ A name that is defined twice is an error that names both owners.
 
 import contextlib
 import functools
+import inspect
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.metadata import entry_points
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
-from qbench.errors import InputError, unknown_name
+from qbench.errors import InputError, QbenchError, UnsupportedError, unknown_name
 
 ENTRY_POINT_GROUP = "qbench.extensions"
 OWN = "qbench"
@@ -32,6 +37,9 @@ class Extension:
 
     Args:
         name: of the owner, for errors.
+
+    Raises:
+        InputError: the name is no text, or one of the others is no table of names and functions without arguments.
     """
 
     name: str
@@ -45,20 +53,127 @@ class Extension:
     operators: Mapping[str, Factory] = field(default_factory=dict)
     passes: Mapping[str, Factory] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InputError(
+                "Making an Extension",
+                found=f"a {type(self.name).__name__} as its name",
+                expected="a text",
+                remedy="Give it the name of its owner.",
+            )
+        for table in fields(self):
+            if table.name != "name":
+                self._check_table(table.name, getattr(self, table.name))
 
-@functools.cache
+    def _check_table(self, kind: str, table: object) -> None:
+        doing = f"Reading '{kind}' of the Extension '{self.name}'"
+        expected = "a table of names and functions without arguments, each of which makes one"
+        if not isinstance(table, Mapping):
+            remedy = f"Write {kind}={{'mine': make_mine}}."
+            raise InputError(doing, found=f"a {type(table).__name__}", expected=expected, remedy=remedy)
+        for name, factory in table.items():
+            found = _no_factory(factory)
+            if not isinstance(name, str):
+                found = f"a {type(name).__name__} as a name"
+            if found:
+                remedy = f"Write {kind}={{'{name}': make_it}} or {{'{name}': lambda: …}}."
+                raise InputError(f"{doing}, entry '{name}'", found=found, expected=expected, remedy=remedy)
+
+
+def _no_factory(factory: object) -> str:
+    """What ``factory`` is instead of a function that is called without arguments; empty: it is one."""
+    if not callable(factory):
+        return f"a {type(factory).__name__} and no function"
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # one written in C does not say what it takes
+        return ""
+    needed = [one.name for one in signature.parameters.values() if _is_needed(one)]
+    return f"a function that needs {', '.join(needed)}" if needed else ""
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    is_rest = parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return not is_rest and parameter.default is inspect.Parameter.empty
+
+
+def _folder_of(factory: object) -> Path:
+    """The folder of the file that defines ``factory``; the current one for what is no function."""
+    code = getattr(factory, "__code__", None)
+    return Path.cwd() if code is None else Path(code.co_filename).parent
+
+
+def place_of(error: BaseException, folder: str | Path) -> str:
+    """The file below ``folder`` and its line at which ``error`` was raised, as text; empty where it was elsewhere."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ('{os.path.relpath(error.filename)}')"  # the error names the line
+    import traceback
+
+    inside, own = os.path.join(folder, ""), os.path.join(Path(__file__).parent, "")
+    names = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in names if frame.filename.startswith(inside) and not frame.filename.startswith(own)]
+    return f" ('{os.path.relpath(frames[-1].filename)}', line {frames[-1].lineno})" if frames else ""
+
+
+def error_of_code(doing: str, error: Exception, *, folder: str | Path, expected: str, remedy: str) -> InputError:
+    """The error for an ``error`` that a user's code raised, with its place below ``folder``.
+
+    What qbench refused there keeps its own words.
+    """
+    place = place_of(error, folder)
+    if isinstance(error, QbenchError):
+        own = f"{error.doing}, while {doing[0].lower()}{doing[1:]}{place}"
+        return InputError(own, found=error.found, expected=error.expected, remedy=error.remedy)
+    return InputError(doing, found=f"{type(error).__name__}: {error}{place}", expected=expected, remedy=remedy)
+
+
+def is_skip_test(error: BaseException) -> bool:
+    """Whether ``error`` is a ``unittest.SkipTest``; only who raises one has imported ``unittest``."""
+    case = sys.modules.get("unittest.case")
+    return case is not None and isinstance(error, case.SkipTest)
+
+
+# Code of an extension may look names up while the extension is read: a hook that builds its model, for example. It
+# sees the extensions that were there before it, and not itself.
+
+_READING: ContextVar[frozenset[object]] = ContextVar("what is being read", default=frozenset())
+
+
+@contextlib.contextmanager
+def _reading(what: object) -> Iterator[None]:
+    token = _READING.set(_READING.get() | {what})
+    try:
+        yield
+    finally:
+        _READING.reset(token)
+
+
 def installed_extensions() -> tuple[Extension, ...]:
-    """The extensions of every installed distribution, in the order of their entry-point names.
+    """The extensions of every installed distribution, in the order of their entry-point names; read once.
 
     Raises:
-        InputError: an entry point does not name an ``Extension``.
+        InputError: an entry point cannot be loaded, or does not name an ``Extension``.
     """
+    if ENTRY_POINT_GROUP in _READING.get():
+        return ()
+    with _reading(ENTRY_POINT_GROUP):
+        return read_entry_points()
+
+
+@functools.cache
+def read_entry_points() -> tuple[Extension, ...]:
+    """What ``installed_extensions`` keeps."""
     found = []
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda p: (p.name, p.value)):
-        value = point.load()
+        doing = f"Loading the qbench extension '{point.name}' ({point.value})"
+        try:
+            value = point.load()
+        except Exception as error:  # it is code of another package: whatever it raises is about that
+            remedy = "Correct the package, or remove it."
+            raise error_of_code(doing, error, folder="", expected="an Extension", remedy=remedy) from error
         if not isinstance(value, Extension):
             raise InputError(
-                f"Loading the qbench extension '{point.name}' ({point.value})",
+                doing,
                 found=f"a {type(value).__name__}",
                 expected="a qbench.Extension value",
                 remedy="Let the entry point name an Extension instance.",
@@ -73,7 +188,15 @@ _NAMED: ContextVar[Callable[[], tuple[Extension, ...]]] = ContextVar("extensions
 @contextlib.contextmanager
 def named_also(load: Callable[[], tuple[Extension, ...]]) -> Iterator[None]:
     """Inside the block the extensions that ``load`` returns are known, too; it is called when a name is looked up."""
-    token = _NAMED.set(functools.cache(load))
+    kept = functools.cache(load)
+
+    def named() -> tuple[Extension, ...]:
+        if kept in _READING.get():
+            return ()
+        with _reading(kept):
+            return kept()
+
+    token = _NAMED.set(named)
     try:
         yield
     finally:
@@ -96,6 +219,20 @@ def with_known(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
 
 def _with(known: tuple[Extension, ...], others: Iterable[Extension]) -> tuple[Extension, ...]:
     return (*known, *(extension for extension in others if extension not in known))
+
+
+_PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "model": ("graphs", "preprocess", "task"),
+        "dataset": ("sample_ids", "load"),
+        "backend": ("prepare",),
+        "schema": ("rules",),
+        "metric": ("name",),
+        "arithmetic": ("overrides",),
+        "operator": ("kernel",),
+    }
+)
+"""Kind → attributes by which a value of it is told from one of another kind, without importing its class."""
 
 
 class Grammar(Protocol[T_co]):
@@ -184,13 +321,49 @@ class Catalogue(Generic[T]):
                 expected=f"the name of one: {', '.join(self.names()[:6])}, …",
                 remedy=f"Give the name of the {self.kind} as a text.",
             )
-        for table in self._tables():
+        if name in self.own:
+            return self.own[name]()
+        for owner, table in self.added:
             if name in table:
-                return table[name]()
+                return self._made(owner, name, table[name])
         make = self._by_grammar(name)
         if make is None:
             raise self.unknown(name, doing or self._looking)
         return make()
+
+    def _made(self, owner: str, name: str, factory: Callable[[], T]) -> T:
+        """What ``factory`` of ``owner`` makes, which has the parts of its kind."""
+        doing = f"Making the {self.kind} '{name}' of '{owner}'"
+        expected = f"a {self.kind}, as docs/extending.md describes it"
+        folder = _folder_of(factory)
+        try:
+            made = factory()
+        except InputError as error:
+            own = f"{error.doing}{place_of(error, folder)}"
+            raise InputError(own, found=error.found, expected=error.expected, remedy=error.remedy) from error
+        except QbenchError:  # unsupported or not fetched: its type matters
+            raise
+        except ModuleNotFoundError as error:
+            raise UnsupportedError(
+                f"{doing}{place_of(error, folder)}",
+                found=f"no package that provides '{error.name}'",
+                expected="it to be installed",
+                remedy=f"Install what provides '{error.name}'.",
+            ) from error
+        except Exception as error:  # it is their code: whatever it raises is about their file
+            if is_skip_test(error):
+                raise UnsupportedError(
+                    f"{doing}{place_of(error, folder)}",
+                    found=f"a skip ({' '.join(str(error).split()) or 'no reason'})",
+                    expected=f"a {self.kind}",
+                    remedy="Install or repair what it needs, or leave its cells out of the suite.",
+                ) from error
+            remedy = f"Correct the function that makes '{name}'."
+            raise error_of_code(doing, error, folder=folder, expected=expected, remedy=remedy) from error
+        if made is None or not all(hasattr(made, part) for part in _PARTS.get(self.kind, ())):
+            remedy = f"Return the {self.kind} from the function that makes '{name}'."
+            raise InputError(doing, found=f"a {type(made).__name__}", expected=expected, remedy=remedy)
+        return made
 
     @property
     def _looking(self) -> str:

@@ -14,7 +14,7 @@ BLOCK = re.compile(r"(?:^<!-- exits with (\d) -->\n)?^```(\w+)([^\n]*)\n(.*?)^``
 CLAIMS = {
     "qbench eval": ("99.17 %", "agreement"),
     "pytest suites -k proposal\n": ("top1 99.17 % → 42.50 % (−56.67 pp)", "worst: conv2", "cause: clipping"),
-    "qbench localize": ("conv2: clipping", "an end of it"),
+    "qbench localize": ("conv2: clipping", "their range is cut"),
     "python forget_scaling.py": ("7 of 7 ranges moved, the first that of 'x', 0 … 1 → 0 … 16",),
 }
 

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from qbench.backends.engine_process import run_where_prepared as run_where_prepared
     from qbench.backends.engine_process import take_unprotected as take_unprotected
     from qbench.backends.integer import IntegerBackend as IntegerBackend
+    from qbench.backends.openvino_limits import Miscomputed as Miscomputed
+    from qbench.backends.openvino_limits import miscomputed as miscomputed
     from qbench.backends.ort import Level as Level
     from qbench.backends.ort import Optimization as Optimization
     from qbench.backends.ort import OrtBackend as OrtBackend
+    from qbench.backends.output_check import CheckedExecutor as CheckedExecutor
+    from qbench.backends.output_check import OutputCheck as OutputCheck
     from qbench.backends.partitioned import PartitionedBackend as PartitionedBackend
     from qbench.backends.protocol import Array as Array
     from qbench.backends.protocol import Backend as Backend

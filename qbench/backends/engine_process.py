@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import onnx_ir as ir
 
+from qbench.backends.output_check import CheckedExecutor, OutputCheck
 from qbench.backends.protocol import (
     Array,
     Backend,
@@ -238,13 +239,24 @@ def run_where_prepared(work: Callable[[Mapping[str, Executor]], T], executors: M
     Raises:
         QbenchError: what ``work`` and the executors raise; EngineCrashError as of ``ContainedBackend``.
     """
-    contained = {name: one for name, one in executors.items() if isinstance(one, _ContainedExecutor)}
+    checks = {name: one.check for name, one in executors.items() if isinstance(one, CheckedExecutor)}
+    inner = {name: one.executor if isinstance(one, CheckedExecutor) else one for name, one in executors.items()}
+    contained = {name: one for name, one in inner.items() if isinstance(one, _ContainedExecutor)}
     if contained and len(contained) == len(executors):
         try:
-            return next(iter(contained.values())).apply(work, contained)
+            return next(iter(contained.values())).apply(partial(_checked_work, work, checks), contained)
         except NotReceivedError:
             pass
     return work(executors)
+
+
+def _checked_work(
+    work: Callable[[Mapping[str, Executor]], T], checks: Mapping[str, OutputCheck], executors: Mapping[str, Executor]
+) -> T:
+    """``work`` in the worker, with the results checked there as they are in this process."""
+    return work(
+        {name: CheckedExecutor(one, checks[name]) if name in checks else one for name, one in executors.items()}
+    )
 
 
 class ContainedBackend:

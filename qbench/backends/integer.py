@@ -22,12 +22,14 @@ from qbench.backends.protocol import (
 from qbench.errors import UnsupportedError
 from qbench.graph import Capabilities, Form, form_of
 from qbench.interpreter import BatchError, Counters, KernelWrapper, Means, Program, counting_means
-from qbench.numerics import Arithmetic
-from qbench.passes import lower_to_integers
+from qbench.numerics import Arithmetic, BiasScheme
+from qbench.passes import integer_target, lower_to_integers
 
 PREFIX = "integer-"
 _ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
 _WEIGHTS = ("int4", "uint4", "int8", "uint8")
+_BIASES = frozenset(f"int{bits}" for bits in (*range(2, 17), 32))
+"""At scales of their own, under an arithmetic that adds such."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,11 @@ class IntegerBackend:
         )
     )
     packages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.arithmetic.biases is BiasScheme.FINEST:
+            added = self.capabilities.bias_qtypes | _BIASES
+            object.__setattr__(self, "capabilities", replace(self.capabilities, bias_qtypes=added))
 
     @property
     def name(self) -> str:
@@ -94,7 +101,7 @@ class IntegerBackend:
                 remedy="Quantize the model by a schema that quantizes some of its operators ('qbench quantize --why' "
                 "says why slots stay float), or choose a float backend.",
             )
-        lowered = lower_to_integers(graph)
+        lowered = lower_to_integers(graph, integer_target(self.arithmetic))
         computed = (value for node in lowered.graph for value in node.outputs)
         names = {value.name or "" for value in (*lowered.graph.inputs, *computed)}
         require_taps(taps, names, doing=f"Tapping '{lowered.graph.name}'", where="the lowered graph")

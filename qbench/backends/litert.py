@@ -161,14 +161,14 @@ class _LitertExecutor(Closing):
         return {name: np.asarray(array) for name, array in found.items()}
 
     def executed(self) -> Mapping[str, Executed]:
-        """Node of the lowered graph → the type of its first operand in the interpreter's plan."""
+        """Node of the lowered graph → the type of its data in the interpreter's plan."""
         if self._interpreter is None or self._written is None:
             return {}
         steps = self._interpreter._get_ops_details()  # noqa: SLF001 - its only list of operators
         found = {}
         for node, step in zip(self._written.nodes, steps, strict=False):  # a delegate comes behind them
             if node:
-                found[node] = Executed(np.dtype(step["operand_types"][0]).name, "cpu")
+                found[node] = Executed(_data_type(step), "cpu")
         return found
 
     def close(self) -> None:
@@ -230,14 +230,34 @@ class _FileExecutor(Closing):
         found = {}
         for step in self._interpreter._get_ops_details():  # noqa: SLF001 - its only list of operators
             if step["op_name"] != "DELEGATE":
-                place = 2 if step["op_name"] == "TRANSPOSE_CONV" else 0
-                kind = np.dtype(step["operand_types"][place]).name
-                found[names[step["outputs"][0]]] = Executed(kind, "cpu")
+                found[names[step["outputs"][0]]] = Executed(_data_type(step), "cpu")
         return found
 
     def close(self) -> None:
         """Release the interpreter."""
         self._interpreter = None
+
+
+_DATA = MappingProxyType(
+    {
+        "TRANSPOSE_CONV": 2,
+        "CONV_3D_TRANSPOSE": 2,
+        "SPARSE_TO_DENSE": 2,
+        "ONE_HOT": 2,
+        "SPLIT": 1,
+        "SELECT": 1,
+        "SELECT_V2": 1,
+        "FILL": 1,
+        "SCATTER_ND": 1,
+        "EMBEDDING_LOOKUP": 1,
+    }
+)
+"""Operator → the place of its data, behind a shape, an axis, a condition or indices; all others have them first."""
+
+
+def _data_type(step: Mapping[str, Any]) -> str:
+    """The type of the data of one operator in the interpreter's plan."""
+    return str(np.dtype(step["operand_types"][_DATA.get(step["op_name"], 0)]).name)
 
 
 def _interpreter(backend: LitertBackend, data: bytes, threads: int) -> Any:  # noqa: ANN401 - a module without types

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from qbench.backends.openvino_limits import PATTERNS, miscomputed
 from qbench.backends.protocol import (
     HANG_S,
     Array,
@@ -48,6 +49,7 @@ _CAPABILITIES = Capabilities(
     weight_per_block=True,
     integer_products=frozenset({("uint8", "int8"), ("int8", "int8")}),
     taps=False,
+    miscomputes=frozenset(PATTERNS),
 )
 """What it loads and runs (2026.4); products with unsigned or 4-bit weights run in float."""
 
@@ -60,6 +62,10 @@ _ARITHMETICS = {
 
 _LACKING = ("No conversion rule", "OpConversionFailure", "implementations.empty()", "mplemented", "upported")
 """Parts of messages that mean that the engine does not support the model, and not that the graph is invalid."""
+
+
+_THROWN = "CALLBACK HAS THROWN"
+"""What the engine says where it fails to prepare a kernel for the shapes of a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +115,13 @@ class OpenvinoBackend:
                 found=f"a tap on '{further[0]}'",
                 expected="no taps: OpenVINO fuses other operators when a value between them is an output",
                 remedy="Watch an integer interpreter of its arithmetic, or another backend.",
+            )
+        if wrong := miscomputed(graph):
+            raise UnsupportedError(
+                doing,
+                found=f"'{wrong[0].node}': {wrong[0].why}",
+                expected="no graph that this engine is known to compute wrong without a word",
+                remedy="Change the node as docs/backends.md says for OpenVINO, or choose another backend.",
             )
         compiled = self._compiled(core, graph, threads)
         return _OpenvinoExecutor(compiled, graph, FeedCheck.of(graph, self.name))
@@ -237,8 +250,18 @@ class _OpenvinoExecutor(Closing):
         try:
             results = self._request.infer(given, share_inputs=True)
         except Exception as error:  # its exceptions share no public parent
+            if _THROWN in str(error):
+                raise self._unsupported() from error
             raise self._failed(_sentence(str(error))) from error
         return {name: np.asarray(results[index]) for index, name in enumerate(self._outputs)}
+
+    def _unsupported(self) -> UnsupportedError:
+        return UnsupportedError(
+            f"Running '{self._check.graph}' on '{self._check.backend}'",
+            found="an exception inside OpenVINO while it prepared a kernel for these shapes",
+            expected="kernels for every node",
+            remedy="Choose another backend, or fix the batch of the model: kernels are then chosen beforehand.",
+        )
 
     def _failed(self, message: str) -> InputError:
         return batch_refusal(message, graph=self._check.graph, backend=self._check.backend)

@@ -40,8 +40,8 @@ class Executed:
     """How a node runs.
 
     Args:
-        precision: the type that it computes in, such as ``uint8`` or ``float32``: that of its first input, except where
-            the kernel itself quantizes it; empty: not known.
+        precision: the type that it computes in, such as ``uint8`` or ``float32``: that of its first input
+            that is no condition, except where the kernel itself quantizes it; empty: not known.
         device: ``cpu`` or the name of a device.
     """
 
@@ -309,7 +309,8 @@ INTEGER_PRODUCTS = frozenset(
 
 
 def _precision(node: ir.Node) -> str:
-    first = next((value for value in node.inputs if value is not None), None)
+    given = [value for value in node.inputs if value is not None]
+    first = next((value for value in given if value.dtype is not ir.DataType.BOOL), next(iter(given), None))
     return "" if first is None or first.dtype is None else np.dtype(first.dtype.numpy()).name
 
 

@@ -90,7 +90,7 @@ def write_tflite(
     doing = f"Writing '{model.graph.name}' as TFLite" + (f" for '{backend}'" if backend else "")
     unknown = [node for node in lowered.graph if _handler(node) is None]
     if unknown:
-        refuse(doing, unknown[0], "TFLite has no operator for it here")
+        refuse(doing, unknown[0], "qbench's TFLite writer has no operator for it")
     return Network(lowered, _sizes(model, shapes, doing), doing).written(tuple(taps), _handler)
 
 

@@ -86,6 +86,11 @@ class Making:
         """The node."""
         return self.context.node
 
+    @property
+    def engine(self) -> str:
+        """PyTorch's quantized engine, for which the kernel is made."""
+        return str(self.torch.backends.quantized.engine)
+
     def grid(self, index: int) -> Grid:
         """The grid whose scale and zero point are the inputs ``index`` and the next one."""
         return Grid.of(self.context.qparams(index, index + 1))
@@ -151,6 +156,9 @@ def _transposed_convolution(making: Making) -> Kernel:
     pads = _fixed_pads(node, rank)
     if rank not in (1, 2, 3) or pads is None or pads[:rank] != pads[rank:] or "output_shape" in node.attributes:
         raise ValueError("a transposed convolution whose padding differs at the two ends, or is computed")
+    channels, filters = weight.shape[0] // int_attribute(node, "group", 1), weight.shape[1]
+    if making.engine == "onednn" and 1 not in (channels, filters) and channels != filters:
+        raise ValueError(f"a transposed convolution of {channels} channels by {filters} filters: wrong in oneDNN")
     steps = [
         list(ints_attribute(node, name, (value,) * rank))
         for name, value in (("output_padding", 0), ("dilations", 1), ("strides", 1))
@@ -286,6 +294,7 @@ def _tanh(making: Making) -> Kernel:
 
 
 def _softmax(making: Making) -> Kernel:
+    """Axes count from the first: QNNPACK's kernel looks up a negative one as it is."""
     x, y, run = making.grid(1), making.grid(3), making.torch.ops.quantized.softmax
     axis, rows = int_attribute(making.node, "axis", -1), int_attribute(making.node, "opset", 13) < 13
 
@@ -293,7 +302,7 @@ def _softmax(making: Making) -> Kernel:
         flat = one.reshape(math.prod(one.shape[:axis]), -1)
         return run(flat, 1, *y.target).reshape(one.shape)
 
-    return Kernel(by_rows if rows else (lambda one: run(one, axis, *y.target)), ((0, x),), y)
+    return Kernel(by_rows if rows else (lambda one: run(one, axis % one.dim(), *y.target)), ((0, x),), y)
 
 
 def _global_average(making: Making) -> Kernel:
@@ -341,6 +350,10 @@ def _average_pool(making: Making) -> Kernel:
     pads, stride = _fixed_pads(node, rank), ints_attribute(node, "strides", (1,) * rank)
     if rank not in (1, 2) or pads is None or pads[:rank] != pads[rank:] or int_attribute(node, "channels_last", 0):
         raise ValueError("an average pool over other than one or two axes, or padded differently at its ends")
+    if x == y and making.engine == "qnnpack" and any(pads) and not counted:
+        raise ValueError("an average pool that leaves padding out, where QNNPACK counts it")
+    if x == y and math.prod(window) == 1 and not any(pads):
+        return Kernel(_taken(stride), ((0, x),), y)
     pool, last = getattr(functional, f"avg_pool{rank}d"), making.torch.channels_last
     settings = list(window), list(stride), list(pads[:rank]), bool(int_attribute(node, "ceil_mode", 0)), counted
 
@@ -350,6 +363,12 @@ def _average_pool(making: Making) -> Kernel:
         return pool(one, *settings)
 
     return Kernel(run, ((0, x),), y) if x == y else making.through_floats(run, ((0, x),), y)
+
+
+def _taken(stride: Sequence[int]) -> Run:
+    """A pool by windows of one element, which QNNPACK has none for: every so many elements."""
+    steps = (slice(None), slice(None), *(slice(None, None, step) for step in stride))
+    return lambda one: one[steps].contiguous()
 
 
 def _requantized(making: Making) -> Kernel:
@@ -411,8 +430,8 @@ def _clip(making: Making) -> Kernel | None:
     if x is None or len(ends) != 2 or ends[0] is None or ends[1] is None:
         return None
     low, high = ((float(end.reshape(())) - x.zero_point) * x.scale for end in ends if end is not None)
-    clamp = making.torch.clamp
-    return Kernel(lambda one: clamp(one, low, high), ((0, x),), x)
+    clamp = making.torch.clamp  # QNNPACK's is wrong where channels lie last
+    return Kernel(lambda one: clamp(one.contiguous(), low, high), ((0, x),), x)
 
 
 def _reshape(making: Making) -> Kernel | None:
@@ -452,6 +471,8 @@ def _max_pool(making: Making) -> Kernel | None:
     if pads is None or pads[:2] != pads[2:] or any(2 * pad > size for pad, size in zip(pads, window, strict=False)):
         return None
     stride, dilation = (list(ints_attribute(node, name, (1, 1))) for name in ("strides", "dilations"))
+    if math.prod(window) == 1 and not any(pads):
+        return Kernel(_taken(stride), ((0, x),), x)
     pool, ceil = making.torch.ops.quantized.max_pool2d, bool(int_attribute(node, "ceil_mode", 0))
     return Kernel(lambda one: pool(one, list(window), stride, list(pads[:2]), dilation, ceil), ((0, x),), x)
 

@@ -208,7 +208,7 @@ class _Program:
         for step in self.steps:
             try:
                 _run(step, held)
-            except (RuntimeError, ValueError) as error:
+            except (RuntimeError, ValueError, IndexError) as error:
                 raise BatchError(f"{_sentence(error)} at '{step.node}'") from error
             for place in step.empties:
                 held.pop(place, None)

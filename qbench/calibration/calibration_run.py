@@ -11,6 +11,7 @@ from qbench.calibration.watched import Rows, watched_values
 from qbench.errors import InputError, require_count
 from qbench.graph import AnyModel, as_model
 from qbench.passes import DEFAULT, canonicalize
+from qbench.working import working
 
 
 def calibrate(
@@ -64,6 +65,7 @@ def data_of(model: ir.Model, batches: Iterable[Feeds]) -> str:
     return data_digest(content for feeds in batches for content in rows.digests(feeds, rows.count(feeds)))
 
 
+@working("calibrating")
 def _run(watch: Watch, batches: Iterable[Feeds], ids: list[str] | None) -> Profile:
     if not isinstance(batches, Iterable):
         raise _no_batches(f"something of type {type(batches).__name__}", "Give a list of tables: [{'x': array}].")

@@ -10,7 +10,7 @@ from typing import Any
 
 from qbench.calibration.statistics import Statistics, merged_statistics, packed_histogram, statistics_of, statistics_row
 from qbench.errors import InputError
-from qbench.storage import digest_plain, read_json, write_text
+from qbench.storage import digest_plain, read_json, refuse_newer, write_text
 
 FORMAT, PROFILE_VERSION = "qbench-profile", 2
 
@@ -162,6 +162,7 @@ class Profile:
         table = read_json(Path(path), doing)
         if table.get("format") != FORMAT:
             raise _damaged(doing, "no profile")
+        refuse_newer(doing, f"{FORMAT}/{table.get('version')}", f"{FORMAT}/{PROFILE_VERSION}")
         if table.get("version") != PROFILE_VERSION:
             raise _damaged(doing, f"a profile of version {table.get('version')}")
         try:

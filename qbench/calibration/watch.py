@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Closing, Executor, Feeds, in_slices
+from qbench.backends import Array, Backend, Closing, Executor, Feeds, in_slices, isolated
 from qbench.calibration.float_bins import Counter
 from qbench.calibration.observer import Observer, not_finite
 from qbench.calibration.profile import Profile, note_sample
@@ -297,7 +297,7 @@ def prepare_watch(
     watched = watched_values(canonical, values)
     given = {value.name for value in (*canonical.graph.inputs, *canonical.graph.outputs)}
     taps = tuple(value.name for value in watched if value.name not in given)
-    executor = backend.prepare(canonical, taps=taps, threads=threads)
+    executor = isolated(backend).prepare(canonical, taps=taps, threads=threads)
     return Watch(executor, canonical, watched, sample_ids, channels=channels)
 
 

@@ -14,6 +14,7 @@ from qbench.cli.options import declare_baselines, declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
 from qbench.number_text import counted
+from qbench.storage import sweep_work_folder
 
 if TYPE_CHECKING:
     from qbench.judging import Measurement
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from qbench.tracking import Acceptance, AcceptedRow, Accepting, Baseline, Run
 
 _NO = ("", "0", "false")
+_NAMED = 3
+"""Cells that one note names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     measured: dict[tuple[str, str], list[_Measured]] = {}
     for text in arguments.runs:
         run = find_run(text, arguments.history)
+        _note_ungated(run, arguments.cell)
         known = _suite(Path(arguments.suites), run)
         for model, measurements in _measured(run, arguments.cell).items():
             measured.setdefault((run.suite, model), []).append(_Measured(run, known, measurements))
     done = {key: _worked_out(folder, key[1], several, accepting) for key, several in measured.items()}
+    for suite in {suite for suite, _ in measured}:
+        sweep_work_folder(folder / suite)
     if not arguments.dry_run:
         for key, results in done.items():
             if any(result.rows for result in results):
@@ -96,6 +102,16 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     is_named = not set("*?[") & set(arguments.cell)
     every = (one for results in done.values() for result in results for one in result.refusals)
     return ExitCode.GATE_FAILED if any(is_named or not one.is_listed for one in every) else ExitCode.FINE
+
+
+def _note_ungated(run: "Run", pattern: str) -> None:
+    """Say which results would be accepted although no gate judges them."""
+    ungated = [
+        cell for record in run.cells if record.ungated and fnmatch.fnmatchcase(cell := str(record.cell), pattern)
+    ]
+    if ungated:
+        named = ", ".join(ungated[:_NAMED]) + (f" and {len(ungated) - _NAMED} more" if len(ungated) > _NAMED else "")
+        say(f"note: no gate judges the answers of {counted(len(ungated), 'cell')} of run {run.id}: {named}")
 
 
 def refuse_in_ci(allowed: bool, environment: Mapping[str, str]) -> None:

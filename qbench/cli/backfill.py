@@ -26,6 +26,7 @@ from qbench.cli.printing import complain, print_columns, print_json, put, say
 from qbench.errors import QbenchError, UnavailableError
 from qbench.number_text import counted
 from qbench.storage import current_factor
+from qbench.working import working
 
 if TYPE_CHECKING:
     from qbench.tracking import Run
@@ -112,11 +113,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     found = {version: Release(version=version, run=kept[version]) for version in line if version in kept}
     todo = [version for version in line if version not in kept]
     say(f"{counted(len(line), 'release')} of {arguments.package}, {line[0]} … {line[-1]}: {len(todo)} to measure")
-    with _pool(arguments.jobs or os.cpu_count() or 1) as pool:
+    measuring = working(f"measuring {arguments.package}", len(todo), "releases")
+    with measuring as step, _pool(arguments.jobs or os.cpu_count() or 1) as pool:
         running = [pool.submit(_measured, version, python, folder, arguments) for version in todo]
         for number, one in enumerate(as_completed(running), 1):
             release = one.result()
             found[release.version] = release
+            step.done = number
             complain(f"[{number}/{len(todo)}] {arguments.package} {release.version} {release.state}: {release.line}")
     return _finished(arguments, folder, [found[version] for version in line])
 

@@ -11,7 +11,8 @@ from qbench.cli.history_files import declare_history, find_run, is_run_name
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put, say
 from qbench.errors import InputError
-from qbench.number_text import counted, percent
+from qbench.number_text import counted
+from qbench.working import working
 
 if TYPE_CHECKING:
     from qbench.suite import Mark, Notes, Question, Task
@@ -47,7 +48,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "once; repeatable",
     )
     parser.add_argument(
-        "--metric", default="", metavar="M", help="decide by this metric (default: the one with the largest loss)"
+        "--metric",
+        default="",
+        metavar="M",
+        help="decide by this metric, or by 'ranges' (of the calibration) or 'answers' "
+        "(default: the metric with the largest loss, else what changed)",
     )
     parser.add_argument("--project", metavar="DIR", default=".", help="the checkout (default: this folder)")
     parser.add_argument(
@@ -82,17 +87,20 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
         def tried(notes: "Notes", commit: str) -> "Notes":
             if commit not in notes.trials:
-                notes = try_commit(tree, commit, notes)
+                with working(f"trying {commit[:9]}"):
+                    notes = try_commit(tree, commit, notes)
                 save_notes(path, notes)
             return notes
 
         for end in (task.good, task.bad):  # one that failed is tried again: the reason may be gone
             if notes.lines(end) is None:
-                notes = try_commit(tree, end, notes)
+                with working(f"trying {end[:9]}"):
+                    notes = try_commit(tree, end, notes)
                 _demand_measured(notes, end, path)
                 save_notes(path, notes)
         question = ask(notes.lines(task.good) or (), notes.lines(task.bad) or (), metric=arguments.metric)
-        say(f"{question.metric} of {question.cell}: {percent(question.good)} good, {percent(question.bad)} bad")
+        good, bad = question.text(question.good), question.text(question.bad)
+        say(f"{question.metric} of {question.cell}: {good} good, {bad} bad")
         marks = _marks(notes, question, commits)
         while (commit := next_commit(commits, marks)) is not None:
             notes = tried(notes, commit)
@@ -218,7 +226,7 @@ def _said(notes: "Notes", question: "Question", commit: str) -> str:
     value = question.value(notes.lines(commit) or ())
     if value is None:
         return f"skipped ({notes.trials[commit].problem or 'it did not measure the cell'})"
-    return f"{question.mark(value).value}, {percent(value)}"
+    return f"{question.mark(value).value}, {question.text(value)}"
 
 
 def _print(found: Sequence[str], marks: "dict[str, Mark]", question: "Question", arguments: argparse.Namespace) -> None:
@@ -229,7 +237,8 @@ def _print(found: Sequence[str], marks: "dict[str, Mark]", question: "Question",
         tried = {commit: mark.value for commit, mark in marks.items()}
         print_json({"question": question, "suspects": list(found), "subjects": subjects, "tried": tried})
         return
-    numbers = f"{question.metric} of {question.cell} goes from {percent(question.good)} to {percent(question.bad)}"
+    good, bad = question.text(question.good), question.text(question.bad)
+    numbers = f"{question.metric} of {question.cell} goes from {good} to {bad}"
     put(
         f"{numbers} at "
         + ("commit" if len(found) == 1 else f"one of {len(found)} commits that cannot be distinguished")

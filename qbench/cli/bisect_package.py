@@ -13,7 +13,8 @@ from qbench.cli.command import ExitCode
 from qbench.cli.options import choose_schema, declare_calibration, declare_data, declare_json, declare_threads, names_of
 from qbench.cli.printing import print_json, put, say
 from qbench.errors import IncomparableError, InputError, QbenchError, UnavailableError
-from qbench.number_text import counted, percent
+from qbench.number_text import counted
+from qbench.working import working
 
 if TYPE_CHECKING:
     from qbench.backends import AnotherPython
@@ -217,7 +218,11 @@ _ASKED = ("model", "data", "schema", "calib", "calib_count", "backend", "metric"
 def declare_environments(parser: argparse.ArgumentParser) -> None:
     """Which releases there are and how each gets its environment: ``--versions``, ``--venv``, ``--with``, a Python."""
     parser.add_argument(
-        "--versions", metavar="V,…", default="", help="try only these versions (default: all that pip offers)"
+        "--versions",
+        metavar="V,…",
+        action="joined",
+        default="",
+        help="try only these versions (default: all that pip offers)",
     )
     parser.add_argument(
         "--venv",
@@ -305,13 +310,15 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
     def tried(notes: "PackageNotes", version: str) -> "PackageNotes":
         if version not in notes.trials:
-            notes = notes.with_trial(version, trial(version))
+            with working(f"trying {arguments.package} {version}"):
+                notes = notes.with_trial(version, trial(version))
             save_notes(path, notes)
         return notes
 
     for end in (task.line[0], task.line[-1]):  # one that failed is tried again: the reason may be gone
         if end not in notes.trials or notes.trials[end].mark == "skipped":
-            notes = notes.with_trial(end, trial(end))
+            with working(f"trying {arguments.package} {end}"):
+                notes = notes.with_trial(end, trial(end))
             _demand_tried(notes, end, path)
             save_notes(path, notes)
     try:
@@ -476,7 +483,7 @@ def _print(
     put(f"{task.package} {found[0]} is the first bad version" if one else
           f"the first bad version of {task.package} is one of {len(found)} that cannot be distinguished")  # fmt: skip
     if question is not None:
-        put(f"  {question.metric} goes from {percent(question.good)} to {percent(question.bad)}")
+        put(f"  {question.metric} goes from {question.text(question.good)} to {question.text(question.bad)}")
     for version in (before, *found):
         said = trials[version].says if version in trials else "not tried"
         mark = f"{marks[version].value}: " if version in marks else ""

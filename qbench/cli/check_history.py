@@ -13,7 +13,8 @@ from qbench.cli.show_history import moved, valued
 from qbench.number_text import counted
 
 if TYPE_CHECKING:
-    from qbench.tracking import Alert, Annotation, Regression
+    from qbench.judging import Cell
+    from qbench.tracking import Alert, Annotation, CellRecord, Regression, Standing
 
 _CELLS = 8
 """Rows shown of one regression; ``--all`` shows the rest."""
@@ -29,7 +30,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Print regressions; GATE_FAILED when one is new and confirmed, INCOMPLETE when the history is not whole.
+    """Print regressions and red cells; GATE_FAILED when one is new, INCOMPLETE when the history is not whole.
 
     Raises:
         InputError: there is no history, or the annotations have a mistake.
@@ -41,20 +42,23 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         trends.series, commits=trends.commits, accepted=trends.accepted, annotations=trends.annotations
     )
     regressions = sorted(group_alerts(alerts, trends.commits), key=_rank)
+    red = [(one, _without_ruled(one, alerts)) for one in trends.newest]
     incomplete = list(_incomplete(trends))
     idle = _idle(trends.annotations, alerts)
     new = [one for one in regressions if one.is_new]
     if arguments.json:
         facts = {"runs": len(trends.runs), "series": len(trends.series), "new": len(new)}
-        words = {"incomplete": incomplete, "idle_annotations": idle}
+        words = {"incomplete": incomplete, "idle_annotations": idle, "red": [_red_facts(*one) for one in red]}
         print_json({**facts, **words, "regressions": [_facts(one, arguments.project) for one in regressions]})
     else:
         _print(regressions, trends, arguments)
+        for standing, records in red:
+            _print_red(standing, records, arguments)
     for sentence in incomplete:
         say(sentence)
     for note in idle:
         say(f"the annotation of {note.commit} for '{note.cell}' ({note.author}) fits no alert: remove or correct it")
-    if new:
+    if new or any(records for _, records in red):
         return ExitCode.GATE_FAILED
     return ExitCode.INCOMPLETE if incomplete else ExitCode.FINE
 
@@ -72,14 +76,73 @@ def _incomplete(trends: Trends) -> Iterator[str]:
     if not trends.runs:
         yield "the history has no runs"
     for run in {run.suite: run for run in trends.runs}.values():
-        if not run.complete:
-            yield (
-                f"the last run of '{run.suite}' ({run.id}) was interrupted: the cells that it did not "
-                "measure are not checked"
-            )
         if lacking := lacking_shares(run.header):
             shares = f"share{'' if len(lacking) == 1 else 's'} {', '.join(lacking)}"
             yield f"the last run of '{run.suite}' ({run.id}) lacks {shares}: the cells of these are not checked"
+    for one in trends.newest:
+        yield from _lacks(one)
+
+
+def _lacks(one: "Standing") -> Iterator[str]:
+    """What the newest run of a suite lacks, and the cells that the suite lost."""
+    from qbench.tracking import incomplete_words, is_of_all
+
+    last, whole = f"the last run of '{one.suite}' ({one.newest.id})", one.run
+    for words in incomplete_words(one.newest, last):
+        yield f"{words}: the cells that it did not measure are not checked"
+    if whole.id != one.newest.id and is_of_all(whole):
+        for words in incomplete_words(whole, f"the last run of all of '{one.suite}' ({whole.id})"):
+            yield f"{words}: the cells that it did not measure are not checked"
+    if one.newest.cells and all(record.outcome == "unsupported" for record in one.newest.cells):
+        yield f"{last} supports none of its {counted(len(one.newest.cells), 'cell')}: nothing was measured"
+    for cells, why in (
+        (one.lost.gone, "measured or accepted before, and not in it any more"),
+        (one.lost.unsupported, "measured or accepted before, and unsupported now"),
+    ):
+        if cells:
+            yield f"{counted(len(cells), 'cell')} of '{one.suite}' {_verb(cells)} {why}: {_named(cells)}"
+
+
+def _verb(cells: "Sequence[Cell]") -> str:
+    return "was" if len(cells) == 1 else "were"
+
+
+def _named(cells: "Sequence[Cell]") -> str:
+    """The first of ``cells``, and how many more."""
+    more = f" and {len(cells) - _CELLS} more" if len(cells) > _CELLS else ""
+    return ", ".join(map(str, cells[:_CELLS])) + more
+
+
+def _without_ruled(one: "Standing", alerts: "Sequence[Alert]") -> "tuple[CellRecord, ...]":
+    """The red cells of ``one`` but those of which every alert that has not ended was ruled on by a person."""
+    rulings = {"acknowledged", "expected", "invalid"}
+    states: dict[Cell, set[str]] = {}
+    for alert in alerts:
+        if alert.state.value not in ("fixed", "accepted"):
+            states.setdefault(alert.cell, set()).add(alert.state.value)
+    return tuple(record for record in one.red if not (states.get(record.cell) or {"none"}) <= rulings)
+
+
+def _red_facts(one: "Standing", records: "Sequence[CellRecord]") -> dict[str, object]:
+    cells = [{"cell": str(record.cell), "outcome": record.outcome, "headline": record.headline} for record in records]
+    lost = {"gone": list(map(str, one.lost.gone)), "unsupported": list(map(str, one.lost.unsupported))}
+    return {"suite": one.suite, "run": one.run.id, "cells": cells, **lost}
+
+
+def _print_red(one: "Standing", records: "Sequence[CellRecord]", arguments: argparse.Namespace) -> None:
+    """The red cells of the newest run, each with its outcome and cause."""
+    if not records:
+        return
+    put()
+    put(f"{counted(len(records), 'cell')} of '{one.suite}' {_is(records)} red in {one.run.id}")
+    shown = records if arguments.all else records[:_CELLS]
+    print_columns([(f"  {record.cell}", record.outcome, record.headline) for record in shown])
+    if len(shown) < len(records):
+        put(f"  and {len(records) - len(shown)} more (--all)")
+
+
+def _is(records: "Sequence[CellRecord]") -> str:
+    return "is" if len(records) == 1 else "are"
 
 
 def _idle(annotations: "Sequence[Annotation]", alerts: "Sequence[Alert]") -> "list[Annotation]":

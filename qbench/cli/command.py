@@ -34,13 +34,95 @@ def count_from_one(text: str) -> int:
     return int(text)
 
 
+class _Once(argparse._StoreAction):  # noqa: SLF001 - argparse has no public class for it
+    """An option with one value: giving it twice is an error, since either value could be meant."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ANN401
+        """Keep the value of the option."""
+        if option_string is not None:
+            parser.require_first(self, option_string, values)
+        super().__call__(parser, namespace, values, option_string)
+
+
+class _Joined(argparse._StoreAction):  # noqa: SLF001
+    """An option with a text of values between commas; those of a repeated option are joined."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ANN401
+        """Keep the values of the option."""
+        parser.keep(self, values)
+        super().__call__(parser, namespace, ",".join(parser.given_before(self)), option_string)
+
+
+class _Listed(argparse._AppendAction):  # noqa: SLF001
+    """An option that adds to a list; one text may have several values, between commas.
+
+    ``item`` reads one of them; ``among`` are those that are possible, if they can be listed.
+    """
+
+    def __init__(self, *args: Any, item: Callable[[str], Any] = str, among: Sequence[str] = (), **kwargs: Any) -> None:  # noqa: ANN401
+        if among and "metavar" not in kwargs:
+            kwargs["metavar"] = f"{{{','.join(among)}}}"
+        super().__init__(*args, **kwargs)
+        self._item = item
+        self._among = among
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ANN401
+        """Add the values of the option."""
+        for text in (part.strip() for part in values.split(",")):
+            if self._among and text not in self._among:
+                listed = ", ".join(f"'{one}'" for one in self._among)
+                raise argparse.ArgumentError(self, f"invalid choice: '{text}' (choose from {listed})")
+            try:
+                value = self._item(text)
+            except argparse.ArgumentTypeError as error:
+                raise argparse.ArgumentError(self, str(error)) from None
+            super().__call__(parser, namespace, value, option_string)
+
+
+_SEVERAL = {"backend": "backends", "schema": "schemas"}
+"""Options that suites have several values of, by the key there."""
+_ALIKE = (("--samples", "--count", "--calib-count", "--limit"), ("--report", "--format", "--kind"))
+"""Words for one thing, of which verbs have different ones."""
+
+
+def in_turn(kind: str) -> str:
+    """What to do about several values of the option ``kind``, which takes one."""
+    if kind not in _SEVERAL:
+        return "Leave one of them out."
+    return f"Run the command once for each, or list them as {_SEVERAL[kind]} of a suite ('qbench init' writes one)."
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that names a mistyped option or command, and what is nearest to it.
 
-    Its errors quote words of the command line, which may be names of files, as text alone.
+    An option with one value is given once. ``action="joined"`` is one with a text of values between commas, and
+    ``action="listed"`` one that adds to a list; both may be repeated. Its errors quote words of the command line, which
+    may be names of files, as text alone.
     """
 
     _given: Sequence[str] = ()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **kwargs)
+        self._values: dict[str, list[Any]] = {}
+        for name in (None, "store"):
+            self.register("action", name, _Once)
+        self.register("action", "joined", _Joined)
+        self.register("action", "listed", _Listed)
+
+    def given_before(self, action: argparse.Action) -> list[Any]:
+        """The values of the option ``action`` that were read so far."""
+        return self._values.get(action.dest, [])
+
+    def keep(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
+        """Remember that the option ``action`` was given with ``value``."""
+        self._values.setdefault(action.dest, []).append(value)
+
+    def require_first(self, action: argparse.Action, option: str, value: Any) -> None:  # noqa: ANN401
+        """End the process with USAGE where the option ``action`` was given before."""
+        if earlier := self.given_before(action):
+            self.error(f"{option} was given twice, '{earlier[-1]}' and '{value}'; it takes one. {in_turn(action.dest)}")
+        self.keep(action, value)
 
     def parse_known_args(  # type: ignore[override]
         self,
@@ -49,10 +131,19 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """As argparse, but what a command does not know is an error of that command, with its usage."""
         self._given = sys.argv[1:] if args is None else list(args)
+        self._values = {}
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._with_commas(unknown[0])}")
         return found, unknown
+
+    def _with_commas(self, word: str) -> str:
+        """How to write ``word`` if it follows values of an option that takes several; empty: it does not."""
+        before = list(self._given[: self._given.index(word)]) if word in self._given else []
+        option = next((one for one in reversed(before) if one.startswith("-")), "")
+        if not isinstance(self._option_string_actions.get(option), _Joined | _Listed) or word.startswith("-"):
+            return ""
+        return f"; several values of {option} have commas between them: {option} {before[-1]},{word}"
 
     def error(self, message: str) -> NoReturn:
         """End the process with USAGE."""
@@ -76,7 +167,9 @@ class Parser(argparse.ArgumentParser):
         return f"unknown command '{found[1]}'{self._suggestion(found[1], self._commands())}"
 
     def _suggestion(self, word: str, known: Iterable[str]) -> str:
-        close = nearest(word, known, cutoff=0.7)
+        known = list(known)
+        alike = [one for group in _ALIKE if word in group for one in group if one in known]
+        close = nearest(word, known, cutoff=0.7) or next(iter(alike), None)
         return f"; did you mean '{close}'?" if close else f"; '{self.prog} --help' lists what there is"
 
     def _commands(self) -> tuple[str, ...]:

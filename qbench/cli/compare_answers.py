@@ -32,6 +32,7 @@ from qbench.metrics import (
     Score,
     TokenRecord,
     TokenStreams,
+    catalogue,
     listed_ids,
     open_answers,
     score,
@@ -56,7 +57,7 @@ class Log:
     """What a comparison keeps of a file: of every record some numbers, and its id.
 
     Args:
-        places: id → row. values: metric → (n,). answers, contents: (n,) hashes, 0 where a record has none.
+        places: id → row. values: metric → (n,). answers, labels, contents: (n,) hashes, 0 where a record has none.
         sources, tokens: of each sample; empty where records have none. names: the different sources.
     """
 
@@ -64,6 +65,7 @@ class Log:
     places: dict[str, int] = field(default_factory=dict)
     values: "dict[str, array[float]]" = field(default_factory=dict)
     answers: "array[int]" = field(default_factory=lambda: array("q"))
+    labels: "array[int]" = field(default_factory=lambda: array("q"))
     contents: "array[int]" = field(default_factory=lambda: array("q"))
     sources: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
@@ -110,15 +112,29 @@ class Log:
             self.values.setdefault(name, array("d")).append(value)
         answer = tuple(record.answer) if isinstance(record.answer, list) else record.answer
         if answer is not None and record.label is not None and not record.metrics:
+            self._require_label(sample, record.label)
             self.values.setdefault(CORRECT, array("d")).append(_is_right(answer, record.label))
             self.is_comparable |= isinstance(answer, str) == isinstance(record.label, str)
         self.answers.append(_digest(record.answer))
+        self.labels.append(_digest(record.label))
         self.contents.append(_digest(record.content))
         if record.source is not None:
             name = str(record.source)
             self.sources.append(self.names.setdefault(name, name))  # one text for each source
         if record.tokens is not None:
             self.tokens.append(record.tokens)
+
+    def _require_label(self, sample: str, label: object) -> None:
+        """Refuse a label that says nothing: an answer that is missing would be right by it."""
+        is_blank = not label.strip() if isinstance(label, str) else label == []
+        if is_blank:
+            raise InputError(
+                f"{self.file.doing}, sample '{sample}'",
+                found="an empty label",
+                expected="what is right, as an answer without content is right by nothing",
+                remedy="Write the word that means no answer into 'answer' and 'label', or leave the sample out of "
+                "both files.",
+            )
 
     def streams(self, rows: "npt.NDArray[np.intp]") -> TokenStreams:
         """The tokens of the samples at ``rows``.
@@ -222,6 +238,7 @@ def compare_logs(old: Log, new: Log, *, names: Sequence[str] = (), margin: float
         np.fromiter((log.places[one] for one in common), dtype=np.intp, count=len(common)) for log in (old, new)
     )
     _require_same_contents(old, new, common, (rows, others))
+    _require_same_labels(old, new, common, (rows, others))
     _require_same_sources(old, new, common, (rows, others))
     held = old.sources or new.sources
     places = rows if old.sources else others
@@ -264,11 +281,54 @@ def _scores(
         if name in known:
             values = [np.frombuffer(log.values[name])[at] for log, at in zip((old, new), rows, strict=True)]
             _require_countable(doing, name, values)
-            is_lower = name in old.file.header.lower or name in new.file.header.lower
-            yield _scored(name, values[0], values[1], sources, Direction.LOWER if is_lower else Direction.HIGHER)
+            direction = _direction(doing, name, old, new)
+            _require_one_scale(doing, name, values, direction)
+            yield _scored(name, values[0], values[1], sources, direction)
     asked = [name for name in names or tokens if name in tokens]
     if asked:
         yield from _token_scores(doing, old.streams(rows[0]), new.streams(rows[1]), sources, asked)
+
+
+def _direction(doing: str, name: str, old: Log, new: Log) -> Direction:
+    """Which values of the metric are better: as qbench defines a metric of that name, else as both headers say.
+
+    Raises:
+        InputError: the headers say different things, or a header contradicts the definition.
+    """
+    stated = [Direction.LOWER if name in log.file.header.lower else Direction.HIGHER for log in (old, new)]
+    if stated[0] is not stated[1]:
+        raise InputError(
+            doing,
+            found=f"that the metric '{name}' is better {stated[0].value} by the header of the first file, and "
+            f"{stated[1].value} by that of the second",
+            expected="one direction, as the file that is judged does not choose it",
+            remedy="Write the same names as 'lower' into both headers.",
+        )
+    known = catalogue()
+    if not known.knows(name):
+        return stated[0]
+    defined = known.get(name).direction
+    if stated[0] is Direction.LOWER and defined is Direction.HIGHER:
+        raise InputError(
+            doing,
+            found=f"the metric '{name}' as better when lower, in both headers",
+            expected=f"'{name}' as qbench defines it, which is better when higher",
+            remedy="Take it from 'lower', or give a metric of another meaning another name.",
+        )
+    return defined
+
+
+def _require_one_scale(doing: str, name: str, values: Sequence[Array], direction: Direction) -> None:
+    """Refuse percent against shares: 45 would be more than 0.9."""
+    before, after = (float(one.max()) for one in values)
+    is_share = [float(one.min()) >= 0 and float(one.max()) <= 1 for one in values]
+    if direction is Direction.HIGHER and is_share[0] and after > 1:
+        raise InputError(
+            doing,
+            found=f"values of '{name}' up to {before:g} in the first file and up to {after:g} in the second",
+            expected="one unit in both: the first has shares from 0 to 1",
+            remedy="Write both as shares, or both in the other unit.",
+        )
 
 
 def _require_countable(doing: str, name: str, values: Sequence[Array]) -> None:
@@ -339,6 +399,22 @@ def _require_same_contents(
             found=f"another question in {counted(len(other), 'sample')} ({listed_ids([common[i] for i in other[:9]])})",
             expected="the same questions under the same ids",
             remedy="Name two files about one revision of the data.",
+        )
+
+
+def _require_same_labels(
+    old: Log, new: Log, common: Sequence[str], rows: "tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]"
+) -> None:
+    """Refuse files that call other answers right: the file that is judged would be judged by its own labels."""
+    before, after = (np.frombuffer(log.labels, np.int64)[at] for log, at in zip((old, new), rows, strict=True))
+    other = np.flatnonzero((before != after) & (before != 0) & (after != 0))
+    if len(other):
+        samples = listed_ids([common[place] for place in other[:9]])
+        raise InputError(
+            f"Comparing '{old.file.path}' with '{new.file.path}'",
+            found=f"another label of {counted(len(other), 'sample')} ({samples})",
+            expected="the same labels under the same ids",
+            remedy="Record both with one revision of the labels.",
         )
 
 

@@ -12,7 +12,7 @@ from qbench.cli.history_files import RUN_NAMES, declare_history, find_run
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
-from qbench.number_text import change_text, counted
+from qbench.number_text import change_text, counted, value_text
 
 if TYPE_CHECKING:
     from qbench.tracking import CellChange, MetricChange, Pairs, Run
@@ -24,9 +24,10 @@ where several exit codes apply, the first in this list is returned:
   3  no cell is in both runs and comparable
   1  a cell has other answers, another metric or another outcome,
      even if other cells are missing; with --across too
-  4  A or B was interrupted, or has lines that cannot be read;
-     all that could be compared is equal
-  0  both runs are complete, and all that could be compared is equal
+  4  A or B was interrupted, has lines that cannot be read or cells without a
+     line, or B lacks or no longer supports cells that A measured; all that
+     could be compared is equal
+  0  both runs are whole, B has all cells of A, and all are equal
 
 files of answers are compared sample by sample (docs/answers.md), with the
 same codes: 1 where a sample differs, or with --margin where a loss beyond it
@@ -48,7 +49,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="list unchanged cells too")
     parser.add_argument(
-        "--metric", metavar="M,…", help="of files of answers, the metrics that are compared (default: all of both)"
+        "--metric",
+        metavar="M,…",
+        action="joined",
+        help="of files of answers, the metrics that are compared (default: all of both)",
     )
     parser.add_argument(
         "--margin",
@@ -62,7 +66,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     """Print what differs; GATE_FAILED when a comparable cell has other numbers, or any cell ended otherwise.
 
-    Else INCOMPLETE when one of the runs is not whole: what is missing in it was not compared.
+    Else INCOMPLETE when one of the runs is not whole, or the new one lacks cells: these were not compared.
 
     Raises:
         IncomparableError: not one cell can be compared.
@@ -89,6 +93,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     for sentence in partial:
         say(sentence)
     rows = compare_runs(old, new, across=arguments.across)
+    lost = _lost(rows, old, is_named=any(_missing(new)))
+    for sentence in lost:
+        say(sentence)
+    partial += lost
     differs = [row for row in rows if row.relation is Relation.CHANGED or row.outcome_changed]
     code = ExitCode.GATE_FAILED if differs else ExitCode.INCOMPLETE if partial else ExitCode.FINE
     if arguments.json:
@@ -97,10 +105,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         return code
     shown = [row for row in rows if arguments.all or row.relation is not Relation.SAME or row.outcome_changed]
     put(f"{old.id} → {new.id}: {len(rows)} cells, {len(differs)} differ")
-    for what, count in _exchanged(rows):
-        put(f"{'across environment classes: ' if ' → ' in what else ''}{what} in {counted(count, 'cell')}")
-    for sentence in dict.fromkeys(_moved_model(row) for row in rows if row.has_another_model):
-        put(sentence)
+    _print_exchanged(old, new, rows)
     if shown:
         print_columns(
             [_line(row, across=arguments.across) for row in shown], ("cell", "relation", "outcome", "numbers")
@@ -108,6 +113,18 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.across and any(not metric.pairs or not metric.pairs.is_exact for row in shown for metric in row.moved):
         put(_RANGES)
     return code
+
+
+def _print_exchanged(old: "Run", new: "Run", rows: "Sequence[CellChange]") -> None:
+    """What differs between two runs besides the results."""
+    if changed := _between(old, new, rows):
+        put(f"changed between these runs: {'; '.join(changed)}")
+    classes = {row.other_class for row in rows}
+    for what, count in _exchanged(rows):
+        if what in classes:
+            put(f"across environment classes: {what} in {counted(count, 'cell')}")
+    for sentence in dict.fromkeys(_moved_model(row) for row in rows if row.has_another_model):
+        put(sentence)
 
 
 def _margin(text: str) -> float:
@@ -136,6 +153,14 @@ def _exchanged(rows: "Sequence[CellChange]") -> list[tuple[str, int]]:
     return Counter(what for row in rows for what in row.differs).most_common()
 
 
+def _between(old: "Run", new: "Run", rows: "Sequence[CellChange]") -> list[str]:
+    """What was exchanged between two runs, the most frequent first, and the commits."""
+    words = [f"{what} ({counted(count, 'cell')})" for what, count in _exchanged(rows)]
+    if words and old.commit and new.commit and old.commit != new.commit:
+        words.append(f"commit {old.commit[:9]} → {new.commit[:9]}")
+    return words
+
+
 def _facts(row: "CellChange") -> dict[str, Any]:
     """``row`` in plain values, with what follows from its pairs."""
     from qbench.storage import plain
@@ -159,10 +184,34 @@ def _moved_model(row: "CellChange") -> str:
 
 def _missing(run: "Run") -> Iterator[str]:
     """Why ``run`` may lack cells."""
-    if not run.complete:
-        yield f"the run {run.id} was interrupted: the cells that it did not measure are not compared"
-    if run.damaged:
-        yield f"{counted(run.damaged, 'line')} of the run {run.id} cannot be read: their cells are not compared"
+    from qbench.tracking import incomplete_words
+
+    for words in incomplete_words(run, f"the run {run.id}"):
+        yield f"{words}: the cells that it did not measure are not compared"
+
+
+def _lost(rows: "Sequence[CellChange]", old: "Run", *, is_named: bool) -> list[str]:
+    """The cells that the old run measured and the new one does not have, or does not support any more.
+
+    ``is_named``: whether it is already said that the new run lacks cells.
+    """
+    from qbench.tracking import Relation
+
+    had = {record.cell for record in old.cells if record.is_measured}
+    gone = [row for row in rows if row.relation is Relation.ONLY_OLD and not is_named]
+    unsupported = [row for row in rows if row.new_outcome == "unsupported" and row.cell in had]
+    sentences = []
+    for lost, words in ((gone, "only in"), (unsupported, "unsupported now, measured in")):
+        if lost:
+            more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+            names = ", ".join(str(row.cell) for row in lost[:_NAMED])
+            verb = "is" if len(lost) == 1 else "are"
+            sentences.append(f"{counted(len(lost), 'cell')} {verb} {words} the old run ({old.id}): {names}{more}")
+    return sentences
+
+
+_NAMED = 3
+"""Lost cells that a sentence names; the table lists all."""
 
 
 def _line(row: "CellChange", *, across: bool) -> tuple[str, str, str, str]:
@@ -188,7 +237,10 @@ def _paired(pairs: "Pairs") -> str:
 
 def _numbers(metric: "MetricChange", *, with_pairs: bool = False) -> str:
     """``top1 356 → 350 of 360 (−1.67 pp, worse)`` or ``sqnr 35.2 → 33.1 dB (−2.1 dB, worse)``."""
-    if metric.unit == "%" and not metric.is_distance:
+    if any(mean is not None for mean in metric.means):
+        old, new = ("—" if one is None else value_text(one, metric.unit) for one in metric.values)
+        unit = "(mean of runs)"
+    elif metric.unit == "%" and not metric.is_distance:
         old, new = ("—" if hits is None else str(hits) for hits in (metric.old, metric.new))
         unit = f"of {metric.out_of}"
     else:

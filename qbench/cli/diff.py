@@ -80,7 +80,12 @@ class SideText:
         for word in words:
             key, sign, value = word.partition("=")
             if not sign:
-                raise InputError(doing, found=f"'{word}'", expected="key=value", remedy="Write backend=ort-cpu.")
+                raise InputError(
+                    doing,
+                    found=f"'{word}'",
+                    expected="key=value",
+                    remedy=f"Write backend={word}, or another key: {', '.join(known)}.",
+                )
             if key not in known:
                 raise unknown_name(doing, "key", key, known)
             if key in said:
@@ -267,10 +272,11 @@ def _next_step(arguments: argparse.Namespace, compared: ComparedSides) -> str:
     """The command that finds the cause of a difference; empty where none does."""
     if compared.are_equal or arguments.other is not None:
         return ""
-    right, data = compared.right, f"--data {shlex.quote(arguments.data)}"
+    right, data = compared.right, f"--data {shlex.quote(arguments.data)} --samples {compared.samples}"
     model = shlex.quote(arguments.model)
     if compared.came[0] == FLOAT and right.schema != FLOAT and compared.left.schema == FLOAT:
         calib = f" --calib {shlex.quote(arguments.calib)}" if arguments.calib else ""
+        calib += f" --calib-samples {arguments.calib_count}" if arguments.calib_count else ""
         return f"qbench localize {model} --backend {right.backend} --schema {right.schema} {data}{calib}"
     engines = {"ort-cpu", "ort-cpu-noopt", "ort-cpu-precise"}
     if compared.came[0] != FLOAT and {compared.left.backend, right.backend} <= engines:
@@ -386,7 +392,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--right", metavar="TEXT", default="", help="the same; keys that are missing have the values of --left"
     )
     parser.add_argument(
-        "--samples", metavar="N", type=count_from_one, default=64, help="use the first N samples (default: 64)"
+        "--samples",
+        "--count",
+        dest="samples",
+        metavar="N",
+        type=count_from_one,
+        default=64,
+        help="use the first N samples (default: 64)",
     )
     parser.add_argument(
         "--atol",

@@ -19,13 +19,14 @@ from qbench.cli.options import (
     hinted,
 )
 from qbench.cli.printing import print_columns, print_json, put
+from qbench.errors import QbenchError
 from qbench.number_text import counted
 
 if TYPE_CHECKING:
     from qbench.judging import DataPower, EnvironmentClass, QuarantineEntry, Tolerance
     from qbench.storage import Cache
     from qbench.suite import Catalogues, PlannedCell, Suite
-    from qbench.tracking import Baseline
+    from qbench.tracking import Baseline, StoredData
 
 
 # What ``qbench doctor`` reports about this computer: its class, the installed packages, the cache, the extensions.
@@ -167,7 +168,7 @@ def _model(
     table = next(model for model in suite.models if model.id == name)
     if baseline is None:
         return {"model": name, "baseline": False, "classes": [], "metrics": []}, []
-    from qbench.judging import DataPower, whole_effect
+    from qbench.judging import DataPower
     from qbench.metrics import Score
 
     classes = sorted({one for cell in baseline.cells.values() for one in cell.accepted})
@@ -176,8 +177,9 @@ def _model(
         kind = catalogues.metrics.get(metric.partition("@")[0])
         if not kind.proportion:
             continue  # an error rate counts units, not samples
-        data = baseline.data[metric.partition("@")[2] or table.data]
-        n = data.samples
+        name_of_data = metric.partition("@")[2] or table.data
+        n, sources, is_other = _data_today(catalogues, name_of_data, baseline.data[name_of_data])
+        right = round(hits * n / baseline.data[name_of_data].samples) if is_other else hits
         fp32 = Score(
             metric=metric,
             direction=kind.direction,
@@ -186,9 +188,9 @@ def _model(
             proportion=True,
             least_margin=kind.least_margin,
             n=n,
-            hits=hits,
+            hits=right,
             out_of=n,
-            reference_hits=hits,
+            reference_hits=right,
             losses=0,
             gains=0,
         )
@@ -198,8 +200,7 @@ def _model(
             model=name,
             metric=metric,
             n=n,
-            sources=data.sources,
-            effect=1.0 if data.sources is None else whole_effect(n, data.sources),
+            sources=sources,
             margin=min(float(tolerance.margin(fp32) / n) for tolerance in tolerances),
             unit=kind.unit,
         )
@@ -208,8 +209,9 @@ def _model(
             {
                 "metric": metric,
                 "n": n,
-                "sources": data.sources,
-                "fp32_hits": hits,
+                "sources": sources,
+                "other_data": is_other,
+                "fp32_hits": right,
                 "margin_samples": min(margins),
                 "largest_margin_samples": max(margins),
                 "tolerance": min(values),
@@ -220,6 +222,24 @@ def _model(
             }
         )
     return {"model": name, "baseline": True, "classes": classes, "metrics": metrics}, powers
+
+
+def _data_today(catalogues: "Catalogues", name: str, stored: "StoredData") -> tuple[int, int | None, bool]:
+    """How many samples the data set ``name`` has now, from how many sources, and whether the baseline has others.
+
+    Those of the baseline where it comes out of packages, or cannot be read: nothing is downloaded here.
+    """
+    from qbench.subjects import needed_packages
+
+    if needed_packages([name]):
+        return stored.samples, stored.sources, False
+    try:
+        data = catalogues.datasets.get(name)
+    except QbenchError:
+        return stored.samples, stored.sources, False
+    different = len(set(data.drawn_from))
+    sources = None if different == len(data) else different
+    return len(data), sources, (len(data), sources) != (stored.samples, stored.sources)
 
 
 def _entry(entry: "QuarantineEntry", today: datetime.date) -> dict[str, Any]:

@@ -17,12 +17,15 @@ from qbench.cli.options import (
     declare_json,
     declare_metrics,
     declare_model,
+    declare_output,
     declare_threads,
     names_of,
     refuse_idle_rules,
+    say_content_notes,
     say_notes,
+    say_output,
 )
-from qbench.cli.printing import print_columns, print_json, put, say
+from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError
 from qbench.number_text import MINUS, change_text, counted, rough_percent
 
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from qbench.judging import LossParts, Measurement, Part
     from qbench.metrics import Score
     from qbench.numerics import Arithmetic
-    from qbench.subjects import Dataset, ZooModel
+    from qbench.subjects import Dataset
 
 
 # ``qbench eval --parts``: what the schema costs, and what the backend's way of counting adds.
@@ -265,7 +268,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
         output=arguments.output,
     )
     say_notes(subject.model, next(iter(subject.data.values())))
-    _say_output(subject.model)
+    say_output(subject.model)
     kept = RecordingTask(subject.model.task)
     subject = replace(subject, model=replace(subject.model, task=kept))
     cache = choose_cache(arguments.cache)
@@ -286,6 +289,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
                 shared, runner, one, cell=cell, environment=environment_here(runner), threads=arguments.threads
             )
         )
+    say_content_notes(shared)
     if len(measured) == 1 and any(_came_quantized(load()) for load in subject.model.graphs.values()):
         (alone,) = measured
         measured = [replace(alone, cell=replace(alone.cell, schema=GIVEN))]
@@ -338,9 +342,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--fp32", metavar="MODEL", help="the float model that MODEL, which is quantized already, is compared with"
     )
     declare_metrics(parser)
-    parser.add_argument(
-        "--output", metavar="NAME", help="of a model file, the output that is measured (default: the graph's first)"
-    )
+    declare_output(parser, "the graph's first")
     declare_threads(parser)
     parser.add_argument(
         "--parts",
@@ -462,7 +464,9 @@ def _print(arguments: argparse.Namespace, shared: "SubjectArtifacts", measured: 
 def _print_plan(quantized: "Measurement") -> None:
     came = "" if quantized.cell.is_given else "planned "
     put()
-    put(f"{100 * quantized.integer_macs:.1f} % of the multiply-accumulates are {came}in integers")
+    left = counted(len(quantized.refusals), "unit")
+    behind = f", {left} left in float" if quantized.refusals else ""
+    put(f"{100 * quantized.integer_macs:.1f} % of the multiply-accumulates are {came}in integers{behind}")
     if quantized.executed_macs is not None:
         put(f"{100 * quantized.executed_macs:.1f} % were executed in integers by {quantized.cell.backend}")
     differ = quantized.executed_macs is not None and quantized.executed_macs < quantized.integer_macs
@@ -510,18 +514,10 @@ def _print_values(alone: "Measurement", data: "Dataset") -> None:
         put(f"nothing to score: these metrics compare with fp32; add {compared}")
 
 
-def _say_output(network: "ZooModel") -> None:
-    """Which output of several is compared, unless --output named it."""
-    from qbench.subjects import WholeOutput, only_graph
-
-    if isinstance(network.task, WholeOutput) and network.task.output is None:
-        names = [str(value.name) for value in only_graph(network).graph.outputs]
-        if len(names) > 1:
-            say(f"compared: output '{names[0]}', the first of {', '.join(names)}; --output names another")
-
-
 def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
     """One line per metric: float, quantized, change."""
+    from qbench.judging import excluded_text
+
     header = (
         "metric",
         "fp32",
@@ -537,7 +533,9 @@ def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
     put("minus is a loss; shares change by percentage points")
     known = {(score.n, score.clusters.sources) for score in quantized.scores if score.clusters}
     for n, sources in sorted(known):
-        proves = "one source proves nothing about others" if sources == 1 else "the interval is that of the sources"
+        proves = "one source proves nothing about others"
+        if sources > 1:
+            proves = f"the interval is that of the sources; {excluded_text(sources)}"
         put(f"{n} samples from {counted(sources, 'source')}: {proves}")
 
 

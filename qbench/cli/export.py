@@ -32,13 +32,18 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="csv, json: one row per metric; junit; github-benchmark: drops for customSmallerIsBetter; "
         "bencher: its BMF",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="file to write (default: standard output); FILE.tflite, of a MODEL.onnx, needs no --format",
+    )
     declare_history(parser)
     parser.add_argument("--suite", help="with 'all': only runs of this suite")
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Write the file; INCOMPLETE when a run in it was interrupted.
+    """Write the file; INCOMPLETE when a run in it is not whole.
 
     Raises:
         InputError: there is no such run. UnsupportedError: TFLite lacks an operator of the model.
@@ -56,7 +61,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     from qbench.reporting import export_pieces
     from qbench.storage import staged_files
 
-    partial: list[str] = []
+    partial: dict[str, list[str]] = {}
     pieces = export_pieces(_noting(_chosen(arguments), partial), arguments.format)
     if arguments.output:
         path = Path(arguments.output)
@@ -64,8 +69,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             file.writelines(pieces)
     else:
         sys.stdout.writelines(pieces)
-    if partial:
-        say(f"interrupted, so cells are missing: {', '.join(partial)}")
+    for what, names in partial.items():
+        say(f"{what}: {', '.join(names)}")
     return ExitCode.INCOMPLETE if partial else ExitCode.FINE
 
 
@@ -125,11 +130,12 @@ def _each(history: "History | None", suite: str | None) -> "Iterator[Run]":
             say(sentence)
 
 
-def _noting(runs: "Iterable[Run]", partial: list[str]) -> "Iterator[Run]":
-    """``runs``; the ids of those that were interrupted are added to ``partial``."""
+def _noting(runs: "Iterable[Run]", partial: dict[str, list[str]]) -> "Iterator[Run]":
+    """``runs``; the ids of those that are not whole are added to ``partial``, below what they lack."""
     for run in runs:
         if not run.complete:
-            partial.append(run.id)
+            what = "interrupted, so cells are missing" if run.was_interrupted else "selected cells have no line"
+            partial.setdefault(what, []).append(run.id)
         yield run
 
 

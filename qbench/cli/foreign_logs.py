@@ -494,6 +494,11 @@ def _rows(
     if mixed:
         notes.append(f"columns of numbers and texts are no metrics and are left out: {', '.join(mixed)}")
     answer, label = (found.get(columns[key], _Column()) for key in ("answer", "label"))
+    if numeric and columns["answer"] in found and columns["label"] in found:
+        notes.append(
+            f"only columns of numbers are metrics ({', '.join(numeric)}): whether answers equal labels is not counted; "
+            "leave these columns out of the table to count it"
+        )
     # Where one column holds classes and texts, its classes are texts, too, and those of the other, to be equal to them.
     is_text = any(one.has_classes and one.has_texts for one in (answer, label))
     for where, fields in _lines(path, columns, asked, doing):
@@ -531,7 +536,7 @@ def _lines(
             if lacking or len(set(names)) != len(names):
                 raise _refused(
                     doing,
-                    f"the columns {', '.join(names) or '(none)'}",
+                    f"the columns {', '.join(map(repr, names)) or '(none)'}",
                     f"a column '{lacking[0]}'" if lacking else "every name once",
                     "Name the columns: --columns id=NAME,answer=NAME,label=NAME.",
                 )

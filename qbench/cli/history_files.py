@@ -13,7 +13,7 @@ from qbench.errors import InputError, StoreError, UnavailableError, nearest, unk
 from qbench.number_text import counted
 
 if TYPE_CHECKING:
-    from qbench.tracking import AcceptedLevels, Annotation, History, Run, Series
+    from qbench.tracking import AcceptedLevels, Annotation, History, Run, Series, Standing
 
 
 # Finding runs, wherever a verb takes one.
@@ -119,14 +119,14 @@ def _named(text: str, history: "History") -> "list[Run]":
 
 def _relative(text: str, history: "History") -> "list[Run]":
     """``latest`` and what is counted from there, of the suite of the newest run."""
-    from qbench.tracking import kept_keys, last_green
+    from qbench.tracking import AXES, kept_keys, last_green
 
     for notice in history.clock_notices:
         say(notice)
     newest = history.nights()[-1:]
     nights = history.nights(newest[0].suite) if newest else ()
     if text == LAST_GREEN:
-        keep = kept_keys("outcome", "excused", "environment_class")
+        keep = kept_keys(*AXES, "outcome", "excused", "environment_class")
         green = (
             last_green(history.each(reversed(nights), keep), next(history.each(nights[-1:], keep))) if nights else None
         )
@@ -188,6 +188,7 @@ class Trends:
         runs: the shards of one night are one.
         problems: sentences about run files that could not be read, or not whole.
         commits: the main line, the earliest first: git's, or where that knows none of them that of the runs.
+        newest: the newest result of every cell, suite by suite.
     """
 
     runs: "tuple[Run, ...]"
@@ -197,6 +198,7 @@ class Trends:
     accepted: "AcceptedLevels"
     annotations: "tuple[Annotation, ...]"
     annotations_path: Path
+    newest: "tuple[Standing, ...]"
 
 
 def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trends:
@@ -236,7 +238,22 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
         accepted=_accepted(series, Path(arguments.baselines), Path(arguments.project) / "suites"),
         annotations=load_annotations(path),
         annotations_path=path,
+        newest=tuple(standings_of(history, arguments.suite, Path(arguments.baselines))),
     )
+
+
+def standings_of(history: "History", suite: str | None, baselines: Path) -> "Iterator[Standing]":
+    """The newest result of every cell of ``suite``, or of each suite, with the cells that were lost.
+
+    Runs of releases are no nights: nothing is accepted from them.
+    """
+    from qbench.tracking import STANDING_KEYS, accepted_cells, kept_keys, standing_of
+
+    for name in dict.fromkeys(night.suite for night in history.nights(suite) if not night.releases):
+        runs = history.each(reversed(history.nights(name)), kept_keys(*STANDING_KEYS))
+        found = standing_of(name, runs, accepted_cells(baselines, name))
+        if found is not None:
+            yield found
 
 
 def released_package(runs: "Iterable[Run]") -> str:

@@ -34,7 +34,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="what tells which samples belong together: a column, or names between dots such as doc.article",
     )
     parser.add_argument(
-        "--columns", metavar="K=C,…", default="", help="of a table, the columns of id, answer, label and source"
+        "--columns",
+        metavar="K=C,…",
+        action="joined",
+        default="",
+        help="of a table, the columns of id, answer, label and source",
     )
     declare_data(parser, "the data that was answered: its digest is written, so that another revision is refused")
     for name, what in (

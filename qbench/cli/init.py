@@ -2,14 +2,18 @@
 
 import argparse
 import contextlib
+import keyword
 import os
 import re
-from collections.abc import Callable, Mapping
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
+from qbench.cli.installation import FORMS, Package, package_of_text, package_of_this_computer
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put
 from qbench.errors import InputError, refused_by_system
@@ -52,6 +56,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--calib", metavar="D2", help="calibration samples (default: every fourth of --data, which is not scored then)"
     )
     parser.add_argument("--suite", metavar="NAME", default="mine", help="name of the suite (default: mine)")
+    parser.add_argument(
+        "--package",
+        metavar="P",
+        help=f"what the workflows install: {FORMS} (default: what is installed here, as far as a job can have it)",
+    )
+    parser.add_argument(
+        "--ci", choices=("github",), help="write the workflows only, next to a bench that is there already"
+    )
     declare_json(parser)
 
 
@@ -67,9 +79,16 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if not _NAME.fullmatch(arguments.suite):
         expected = "lower-case letters, digits, '_', '.' and '-'"
         raise InputError(doing, found=f"--suite '{arguments.suite}'", expected=expected, remedy="Choose another name.")
-    is_own = arguments.model or arguments.data or arguments.calib
-    subject = _own(arguments, folder, doing) if is_own else _digits()
-    files, notes = _files(folder, arguments.suite, subject)
+    package = _package(arguments, folder, doing)
+    if arguments.ci:
+        files, notes = _workflows(folder, package)
+        _refuse_none(files, notes, folder, doing)
+    else:
+        subject = _subject(arguments, folder, doing)
+        files, notes = _files(folder, arguments.suite, subject)
+        workflows, unwritten = _workflows(folder, package)
+        files |= workflows
+        notes += unwritten
     if there := [path for path in files if path.exists()]:
         raise InputError(
             doing,
@@ -78,9 +97,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             remedy="Nothing was written. Name another folder, or move what is there.",
         )
     _write(files, doing)
-    suite = f"suites/{arguments.suite}.qbench.toml"
-    into = [] if folder.resolve() == Path.cwd() else [f"cd {folder}"]
-    steps = [*into, f"pytest {suite} --qbench-accept-fp32 --qbench-accept=new", f"pytest {suite}"]
+    steps = [] if arguments.ci else _first_steps(folder, arguments.suite)
     if arguments.json:
         print_json({"written": [str(path) for path in files], "notes": notes, "next": steps})
         return ExitCode.FINE
@@ -88,10 +105,38 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         put(f"wrote {path}")
     for note in notes:
         put(note)
-    put("next: the first run stores the references, later ones are compared with them")
+    if steps:
+        put("next: the first run stores the references, later ones are compared with them")
     for step in steps:
         put(f"  {step}")
     return ExitCode.FINE
+
+
+def _refuse_none(files: Mapping[Path, str | bytes], notes: Sequence[str], folder: Path, doing: str) -> None:
+    """Refuse where workflows are all that was asked for, and none can be written or would run.
+
+    Raises:
+        InputError: as the name says.
+    """
+    if not files:
+        raise InputError(doing, found=notes[0], expected="what a job installs", remedy="Name it: --package P.")
+    if not any((folder / "suites").glob("*.qbench.toml")):
+        remedy = "Write the bench first: qbench init; it writes the workflows, too."
+        raise InputError(doing, found=f"no suite in '{folder / 'suites'}'", expected="a bench", remedy=remedy)
+
+
+def _first_steps(folder: Path, suite: str) -> list[str]:
+    """The commands that a user types next."""
+    into = [] if folder.resolve() == Path.cwd() else [f"cd {folder}"]
+    file = f"suites/{suite}.qbench.toml"
+    return [*into, f"pytest {file} --qbench-accept-fp32 --qbench-accept=new", f"pytest {file}"]
+
+
+def _subject(arguments: argparse.Namespace, folder: Path, doing: str) -> "_Subject":
+    """What the suite measures: the user's model, or the digits."""
+    if arguments.model or arguments.data or arguments.calib:
+        return _own(arguments, folder, doing)
+    return _digits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +203,7 @@ def _own(arguments: argparse.Namespace, folder: Path, doing: str) -> _Subject:
             DATA=_placed(arguments.data, folder),
             FILE=_quoted(_relative(Path(arguments.model), folder)),
             MODEL_NAME=network.id,
-            MODEL=re.sub(r"\W", "_", f"model_{network.id}" if network.id[0].isdigit() else network.id),
+            MODEL=_identifier(network.id),
             PREPROCESS=_settings(data),
             SAMPLES=samples,
         ),
@@ -220,7 +265,13 @@ def _here(path: str, folder: Path) -> str:
 
 def _quoted(text: str) -> str:
     """``text`` as it is written between the quotes of a string of Python."""
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _identifier(name: str) -> str:
+    """``name`` as the name of a function of Python."""
+    plain = re.sub(r"\W", "_", name)
+    return plain if plain.isidentifier() and not keyword.iskeyword(plain) else f"model_{plain}"
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -235,10 +286,10 @@ def _filled(template: str, **words: str) -> str:
     return text
 
 
-def _files(folder: Path, suite: str, subject: _Subject) -> tuple[dict[Path, str], list[str]]:
-    """What is written, path → text, and sentences about what is not."""
+def _files(folder: Path, suite: str, subject: _Subject) -> tuple[dict[Path, str | bytes], list[str]]:
+    """What is written but for workflows, path → text, and sentences about what is not."""
     metrics = ", ".join(f'"{name}"' for name in subject.metrics)
-    files = {
+    files: dict[Path, str | bytes] = {
         folder / "conftest.py": subject.conftest,
         folder / "suites" / f"{suite}.qbench.toml": _filled(
             "suite.toml",
@@ -262,13 +313,35 @@ def _files(folder: Path, suite: str, subject: _Subject) -> tuple[dict[Path, str]
         known = ignore.read_text(encoding="utf-8", errors="replace").splitlines()
         if lacking := [line for line in ignored.splitlines() if not line.startswith("#") and line not in known]:
             notes.append(f"kept {ignore}: add {' '.join(lacking)}")
-    workflows = sorted(TEMPLATES.glob("*.yml"))
-    if workflows and _is_below_repository(folder):
-        notes.append("no workflows: GitHub reads them in the root of a repository only")
-    else:
-        for path in workflows:
-            files[folder / ".github" / "workflows" / path.name] = path.read_text(encoding="utf-8")
     return files, notes
+
+
+def _package(arguments: argparse.Namespace, folder: Path, doing: str) -> Package | None:
+    """What a job installs, as the user names it, as this computer knows it, or as the user answers; None: unknown."""
+    if arguments.package:
+        return package_of_text(arguments.package, folder, doing)
+    known = package_of_this_computer(folder)
+    is_asked = known is None and not arguments.json and sys.stdin.isatty() and sys.stdout.isatty()
+    if not is_asked or _is_below_repository(folder):
+        return known
+    put("The workflows install qbench, which is installed here from a folder that no other computer has.")
+    answer = input(f"What do they install? {FORMS}; empty: write no workflows\n> ").strip()
+    return package_of_text(answer, folder, doing) if answer else None
+
+
+def _workflows(folder: Path, package: Package | None) -> tuple[dict[Path, str | bytes], list[str]]:
+    """The workflows and the wheel that they install, path → content, and sentences about what is not written."""
+    if _is_below_repository(folder):
+        return {}, ["no workflows: GitHub reads them in the root of a repository only"]
+    if package is None:
+        return {}, [
+            "no workflows: qbench is installed here from a folder that no other computer has; say what a job installs: "
+            f"qbench init {shlex.quote(str(folder))} --ci github --package P, where P is {FORMS}"
+        ]
+    files: dict[Path, str | bytes] = {folder / path: content for path, content in package.files.items()}
+    for path in sorted(TEMPLATES.glob("*.yml")):
+        files[folder / ".github" / "workflows" / path.name] = _filled(path.name, PACKAGE=package.words)
+    return files, []
 
 
 def _pytest_settings(folder: Path) -> str:
@@ -295,7 +368,7 @@ def _is_below_repository(folder: Path) -> bool:
     return not (folder / ".git").exists() and any((one / ".git").exists() for one in folder.resolve().parents)
 
 
-def _write(files: Mapping[Path, str], doing: str) -> None:
+def _write(files: Mapping[Path, str | bytes], doing: str) -> None:
     """Write all files where none are; after an error what was written is removed again.
 
     Raises:
@@ -307,9 +380,9 @@ def _write(files: Mapping[Path, str], doing: str) -> None:
                 for parent in reversed([one for one in path.parents if not one.exists()]):
                     parent.mkdir()
                     undo.callback(_removed, parent.rmdir)
-                with path.open("x", encoding="utf-8", newline="\n") as file:
+                with path.open("xb") as file:
                     undo.callback(_removed, path.unlink)
-                    file.write(text)
+                    file.write(text if isinstance(text, bytes) else text.encode())
         except OSError as error:
             raise refused_by_system(doing, error) from error
         undo.pop_all()

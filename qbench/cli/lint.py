@@ -37,7 +37,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arithmetic",
         metavar="A",
-        action="append",
+        action="listed",
         default=[],
         help="also list what this arithmetic cannot represent: a name (qbench list arithmetics) or a .toml; repeatable",
     )
@@ -124,6 +124,8 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
     put("worst loss in steps of the layer's result; a pair of 8-bit values can saturate from |w0|+|w1| = 129 on")
     if lint.unjudged:
         put(f"not judged: {', '.join(lint.unjudged)} (two computed operands, or a different sum at every position)")
+    for one in lint.miscomputed:
+        put(f"OpenVINO computes this wrong: {one.node}: {one.why}")
     for name in arguments.arithmetic:
         _print_limits(lint, choose_arithmetic(name).name)
 
@@ -167,7 +169,13 @@ def _table(arguments: argparse.Namespace, lint: "ModelLint") -> dict[str, Any]:
         {**plain(layer), "notes": list(layer.notes), "pairs": {**plain(layer.pairs), "share": layer.pairs.share}}
         for layer in lint.layers
     ]
-    return {"model": arguments.model, "risky": lint.risky, "unjudged": list(lint.unjudged), "layers": layers}
+    return {
+        "model": arguments.model,
+        "risky": lint.risky,
+        "unjudged": list(lint.unjudged),
+        "miscomputed": [plain(one) for one in lint.miscomputed],
+        "layers": layers,
+    }
 
 
 COMMAND = Command(

@@ -21,10 +21,13 @@ from qbench.cli.options import (
     declare_json,
     declare_metrics,
     declare_model,
+    declare_output,
     declare_threads,
     names_of,
     refuse_idle_rules,
+    say_content_notes,
     say_notes,
+    say_output,
 )
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
@@ -62,6 +65,7 @@ def localize_model(arguments: argparse.Namespace, report: Callable[[str], None])
         check_replay(Path(arguments.replay), cell.identity())
     report("running the cell")
     measurement = cell.measured(cell.request.schema)
+    say_content_notes(cell.request.shared)
     refuse_idle_rules(arguments.schema or "", arguments.model, measurement.idle_rules)
     _require_quantized(arguments, cell)
     verdict = cell.judge(measurement)
@@ -70,6 +74,8 @@ def localize_model(arguments: argparse.Namespace, report: Callable[[str], None])
         first=samples_that_moved(measurement),
         suspects=arguments.top,
         replay=Path(arguments.replay) if arguments.replay else None,
+        output=arguments.output or "",
+        in_float=measurement.executed_in_float,
         override=Path(arguments.overrides).stem if arguments.overrides else "",
     )
     budget = Budget.begin(arguments.budget, time.perf_counter)  # what the cell itself took is not of it
@@ -100,10 +106,12 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
         names_of(arguments.metrics),
         arguments.calib_count,
         given=arguments.model if arguments.fp32 else None,
+        output=arguments.output,
     )
     if subject.given is not None:
         subject = replace(subject, given=_in_pairs(subject.given, arguments.model))
     say_notes(subject.model, next(iter(subject.data.values())))
+    say_output(subject.model)
     cache = choose_cache(arguments.cache)
     tolerance = None if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
     artifacts = subject_artifacts(subject, backend, cache)
@@ -173,6 +181,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_data(parser, "scored samples", is_required=True)
     declare_calibration(parser)
     declare_metrics(parser)
+    declare_output(parser, "the graph's first is judged, and noise is counted in all")
     parser.add_argument(
         "--tolerance",
         metavar="R",
@@ -181,6 +190,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--samples",
+        "--count",
+        dest="samples",
         metavar="N",
         type=count_from_one,
         default=64,
@@ -302,9 +313,11 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
         put(f"  {note}")
     put(f"examined on {counted(finding.samples, 'sample')}; {finding.matched}")
     put()
-    worst = sorted(finding.nodes, key=lambda node: _order(node, finding))[: arguments.top]
+    worst: dict[str, NodeErrors] = {}
+    for node in sorted(finding.nodes, key=lambda node: _order(node, finding)):
+        worst.setdefault(node.node, node)  # of several values of one node the worst
     if worst:
-        print_columns([_row(node) for node in worst], _HEADER)
+        print_columns([_row(node) for node in list(worst.values())[: arguments.top]], _HEADER)
         put("steps: 0.289 is the error of ideal rounding")
         put()
     _print_suspects(finding)
@@ -353,10 +366,17 @@ def _row(node: "NodeErrors") -> tuple[str, ...]:
         _decibels(node.isolated),
         "" if node.gain_db is None else f"{node.gain_db:+.2f}".replace("-", MINUS),
         "" if steps is None else f"{steps:.3f}",
-        "" if is_real else rough_percent(node.clipped_low + node.clipped_high),
+        _clipped(node, is_real=is_real),
         "" if is_real else rough_percent(node.ties),
         " ".join(node.operators),
     )
+
+
+def _clipped(node: "NodeErrors", *, is_real: bool) -> str:
+    """The share of values beyond the grid of the result, and of weights beyond theirs where any are."""
+    values = "" if is_real else rough_percent(node.clipped_low + node.clipped_high)
+    weights = f"weights {rough_percent(node.clipped_weights)}" if node.clipped_weights else ""
+    return ", ".join(filter(None, (values, weights)))
 
 
 def _decibels(errors: "Errors | None") -> str:

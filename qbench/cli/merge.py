@@ -1,19 +1,24 @@
-"""qbench merge: the run files of several computers in one folder."""
+"""qbench merge: the run files of several computers in one folder, and both sides of a file that git could not join."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put, say
+from qbench.errors import InputError
 from qbench.number_text import counted
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench merge``."""
-    parser.add_argument("sources", nargs="+", metavar="FROM", help="folders of run files, or run files")
+    parser.add_argument("sources", nargs="*", metavar="FROM", help="folders of run files, or run files")
+    parser.add_argument("-o", "--output", metavar="DIR", help="folder that the missing run files are copied to")
     parser.add_argument(
-        "-o", "--output", metavar="DIR", required=True, help="folder that the missing run files are copied to"
+        "--conflict",
+        metavar="FILE",
+        help="instead: take both sides of a baseline or a TOML file of entries that git could not join",
     )
     declare_json(parser)
 
@@ -24,6 +29,15 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         InputError: there is no such folder or file. StoreError: the target cannot be written.
     """
+    if arguments.conflict:
+        return _joined(arguments)
+    if not arguments.sources or not arguments.output:
+        raise InputError(
+            "Merging run files",
+            found="no folder of run files" if not arguments.sources else "no folder to copy them to",
+            expected="both",
+            remedy="Name them: qbench merge FROM… -o DIR.",
+        )
     from qbench.tracking import merge_run_files
 
     done = merge_run_files([Path(source) for source in arguments.sources], Path(arguments.output))
@@ -42,6 +56,24 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         conflicts = f", {counted(len(done.conflicts), 'conflict')}" if done.conflicts else ""
         put(f"{arguments.output}: {counted(len(done.added), 'run')} added, {done.same} there already{conflicts}")
     return ExitCode.USAGE if done.conflicts or done.unreadable else ExitCode.FINE
+
+
+def _joined(arguments: argparse.Namespace) -> ExitCode:
+    from qbench.cli.git_conflict import join_conflict
+
+    if arguments.sources or arguments.output:
+        raise InputError(
+            f"Joining both sides of '{arguments.conflict}'",
+            found="folders of run files, too",
+            expected="one of the two",
+            remedy="Merge them by another command.",
+        )
+    written = [str(path) for path in join_conflict(Path(arguments.conflict))]
+    if arguments.json:
+        print_json({"joined": written})
+    else:
+        put(f"both sides are in it now: {shlex.join(['git', 'add', *written])}")
+    return ExitCode.FINE
 
 
 COMMAND = Command(

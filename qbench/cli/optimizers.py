@@ -4,7 +4,15 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.options import choose_cache, declare_cache, declare_count, declare_data, declare_json, read_samples
+from qbench.cli.options import (
+    AtMost,
+    choose_cache,
+    declare_cache,
+    declare_count,
+    declare_data,
+    declare_json,
+    read_samples,
+)
 from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError
 from qbench.number_text import counted, rough_percent
@@ -95,7 +103,7 @@ def _feeds(arguments: argparse.Namespace, model: "ir.Model") -> "Feeds":
     """One batch: as many samples as asked for, or as the graph takes."""
     from qbench.graph import fixed_batch
 
-    count = fixed_batch(model) or arguments.count
+    count = AtMost(fixed_batch(model) or 0) or arguments.count
     _, samples = read_samples(arguments.model, arguments.data, count, choose_cache(arguments.cache))
     return next(iter(samples.batches()))
 

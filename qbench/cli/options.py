@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qbench.cli.command import count_from_one
+from qbench.cli.command import count_from_one, in_turn
 from qbench.cli.printing import say
-from qbench.errors import InputError
-from qbench.extension import Extension
+from qbench.errors import InputError, nearest
+from qbench.extension import Extension, error_of_code
 from qbench.storage import read_project, require_writable
 
 if TYPE_CHECKING:
     from qbench.backends import Backend
+    from qbench.evaluation import SubjectArtifacts
     from qbench.numerics import Arithmetic
     from qbench.quantization import Schema
     from qbench.storage import Cache
@@ -39,26 +40,52 @@ def declare_data(parser: argparse.ArgumentParser, what: str, *, is_required: boo
 
 
 def declare_count(parser: argparse.ArgumentParser, default: int | None = None) -> None:
-    """``--count N``: how many samples of ``--data``."""
+    """``--samples N``, in ``count``: how many samples of ``--data``; ``--count`` and ``--calib-count`` are the same."""
     usual = "all" if default is None else default
     parser.add_argument(
+        "--samples",
         "--count",
+        "--calib-count",
+        dest="count",
         metavar="N",
         type=count_from_one,
-        default=default,
+        default=None if default is None else AtMost(default),
         help=f"use N samples, spread evenly over the data (default: {usual})",
     )
 
 
+class AtMost(int):
+    """A number of samples that no user asked for: fewer will do where the data has fewer."""
+
+
 def declare_calibration(parser: argparse.ArgumentParser) -> None:
-    """``--calib D2`` and ``--calib-count N``."""
+    """``--calib D2`` and ``--calib-samples N``, in ``calib_count``; ``--calib-count`` is the same."""
     parser.add_argument("--calib", metavar="D2", help="calibration data; must not hold scored samples")
     parser.add_argument(
+        "--calib-samples",
         "--calib-count",
+        dest="calib_count",
         metavar="N",
         type=count_from_one,
         help="calibrate on N samples, spread evenly over the data (default: all)",
     )
+
+
+def declare_output(parser: argparse.ArgumentParser, default: str) -> None:
+    """``--output NAME``; ``default`` says what is compared without it."""
+    parser.add_argument(
+        "--output", metavar="NAME", help=f"of a model file, the output that is measured (default: {default})"
+    )
+
+
+def say_output(network: "ZooModel") -> None:
+    """Say which output of several is compared, unless ``--output`` named it."""
+    from qbench.subjects import WholeOutput, only_graph
+
+    if isinstance(network.task, WholeOutput) and network.task.output is None:
+        names = [str(value.name) for value in only_graph(network).graph.outputs]
+        if len(names) > 1:
+            say(f"compared: output '{names[0]}', the first of {', '.join(names)}; --output names another")
 
 
 def declare_metrics(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +93,7 @@ def declare_metrics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         metavar="M,…",
+        action="joined",
         default="",
         help="metrics, such as top1,top5,agreement (default: those that fit the task)",
     )
@@ -123,16 +151,16 @@ def choose_cache(folder: str | None) -> "Cache":
 
 
 def read_samples(model: str, data: str, count: int | None, cache: "Cache") -> "tuple[ZooModel, Samples]":
-    """The model and the samples that its graphs are fed: ``count`` of ``data``, or as many as there are.
+    """The model and the samples that its graphs are fed: ``count`` of ``data``; None: all.
 
     Raises:
-        InputError: no such model or data, or the model cannot read samples of this kind.
+        InputError: no such model or data, fewer samples than asked for, or the model cannot read samples of this kind.
     """
     from qbench.subjects import dataset_from_text, prepare_samples, read_network
 
     dataset, preprocess = dataset_from_text(data)
     if count is not None:
-        dataset = dataset.take(min(count, len(dataset)))
+        dataset = dataset.take(min(count, len(dataset)) if isinstance(count, AtMost) else count)
     network = read_network(model, dataset, preprocess)
     say_notes(network, dataset)
     return network, prepare_samples(dataset, network.preprocess, cache)
@@ -143,6 +171,12 @@ def say_notes(network: "ZooModel", data: "Dataset") -> None:
     from qbench.subjects import data_notes
 
     for line in data_notes(network, data):
+        say(line)
+
+
+def say_content_notes(shared: "SubjectArtifacts") -> None:
+    """Which samples are the same to the model under other names, on standard error."""
+    for line in shared.content_notes():
         say(line)
 
 
@@ -184,7 +218,25 @@ def choose_backend(text: str, python: str | None = None) -> "Backend":
         return IntegerBackend(arithmetic=choose_arithmetic(text))
     from qbench.backends import get_backend  # alone: it loads no interpreter and no other Python's worker
 
-    return get_backend(text)
+    with _one_name("backend", text):
+        return get_backend(text)
+
+
+def require_suite(path: Path) -> None:
+    """Check that there is a file at ``path``, where a suite is expected.
+
+    Raises:
+        InputError: there is none; a suite of a name like it is suggested.
+    """
+    if path.is_file():
+        return
+    near = nearest(path.name, [one.name for one in path.parent.glob("*.qbench.toml")])
+    raise InputError(
+        f"Reading suite '{os.path.relpath(path)}'",
+        found="a folder" if path.is_dir() else "No such file",
+        expected="a suite file, suites/<name>.qbench.toml",
+        remedy=f"Did you mean '{os.path.relpath(path.with_name(near))}'?" if near else "Check the path.",
+    )
 
 
 # A schema on the command line: a name, or a TOML file; and whether all of its rules found something to rule.
@@ -201,7 +253,22 @@ def choose_schema(text: str) -> "Schema":
     if text.endswith(".toml"):
         return load_schema(Path(text))
     written = Path("suites", "schemas", f"{text}.toml")  # a suite there calls it by this name
-    return load_schema(written) if Path(text).name == text and written.is_file() else get_schema(text)
+    if Path(text).name == text and written.is_file():
+        return load_schema(written)
+    with _one_name("schema", text):
+        return get_schema(text)
+
+
+@contextlib.contextmanager
+def _one_name(kind: str, text: str) -> Iterator[None]:
+    """Inside the block, the error for a ``text`` that is no name says so where it is several, between commas."""
+    try:
+        yield
+    except InputError as error:
+        if len(names_of(text)) < 2:
+            raise
+        found = f"the {len(names_of(text))} names '{text}'"
+        raise InputError(f"Choosing the {kind}", found=found, expected="one", remedy=in_turn(kind)) from error
 
 
 def refuse_idle_rules(schema: str, model: str, idle: "Sequence[str]") -> None:
@@ -363,27 +430,17 @@ def _named(text: str, where: str = "--extension") -> Extension:
         if inspect.isroutine(value):
             value = value(None) if inspect.signature(value).parameters else value()
     except Exception as error:  # it is their code: whatever it raises is about their file
-        raise InputError(
-            doing,
-            found=f"{type(error).__name__}: {error}{_place_of(error, folder)}",
-            expected=f"a module '{module}' that can be imported from '{folder}'",
-            remedy="Run the command in the module's folder, or correct the module.",
-        ) from error
+        expected = f"a module '{module}' that can be imported from '{folder}'"
+        remedy = "Run the command in the module's folder, or correct the module."
+        raise error_of_code(doing, error, folder=folder, expected=expected, remedy=remedy) from error
     if isinstance(value, Extension):
         return value
+    is_hook = name == _HOOK and value is None and hasattr(loaded, name)
     raise InputError(
         doing,
         found=f"no name '{name}'" if not hasattr(loaded, name) else f"a {type(value).__name__}",
         expected="a qbench.Extension, or a function that returns one",
-        remedy=f"Correct the name, or its value in '{module}'.",
+        remedy="End the function with 'return Extension(…)'."
+        if is_hook
+        else f"Correct the name, or its value in '{module}'.",
     )
-
-
-def _place_of(error: Exception, folder: str) -> str:
-    """The file and line of ``folder`` at which ``error`` was raised, as text; empty where it was raised elsewhere."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f" ('{os.path.relpath(error.filename)}')"  # the error names the line
-    import traceback
-
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
-    return f" ('{os.path.relpath(frames[-1].filename)}', line {frames[-1].lineno})" if frames else ""

@@ -2,12 +2,13 @@
 
 import argparse
 import functools
+import io
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,13 @@ from qbench.cli import report as draw_report
 from qbench.cli import rewrite as rewrite_model
 from qbench.cli.command import Command, ExitCode, Parser, count_from_one
 from qbench.cli.options import declare_extensions, extensions_of_command
-from qbench.cli.printing import say
+from qbench.cli.printing import complain, say
 from qbench.errors import QbenchError, refused_by_system
 from qbench.extension import named_also
 from qbench.host import ended_like_interrupted
 from qbench.lazy import defer_sympy
 from qbench.storage import neutral_text
+from qbench.working import telling, working
 
 COMMANDS: tuple[Command, ...] = (
     init.COMMAND,
@@ -82,20 +84,51 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ and argv is None:  # a shell asks for the words that can follow
         completion.complete(build_parser())
     words = list(sys.argv[1:] if argv is None else argv)
+    _write_what_the_terminal_lacks()
     defer_sympy()
     if words[:1] == ["help"]:  # help VERB is VERB --help
         words = [*words[1:], "--help"]
     try:
+        code = _run(words, is_program=argv is None)
+        sys.stdout.flush()  # here, where a reader that has gone is expected; Python's own flush at exit complains
+    except BrokenPipeError:
+        return _close_quietly()
+    return code
+
+
+def _run(words: Sequence[str], *, is_program: bool) -> int:
+    """The exit code of ``words``; an error is one sentence on standard error.
+
+    ``is_program``: this process is ``qbench`` itself, and not another program that calls it.
+
+    Raises:
+        BrokenPipeError: the reader of standard output has gone.
+    """
+    try:
         arguments = build_parser().parse_args(words)
     except SystemExit as request:  # argparse ends the process for --help and for what it cannot read
         return int(request.code or 0)
+    if is_program and arguments.verb == run.COMMAND.name:  # its cells run code that can end the process
+        from qbench.host import run_supervised
+
+        return run_supervised(lambda: _performed(arguments), _ended_early)
+    return _performed(arguments)
+
+
+def _ended_early(how: str) -> ExitCode:
+    """Say that the process that measured ended before the run did."""
+    say(f"the run ended early: its process ended {how} before the last cell; what was measured is in the run file")
+    return ExitCode.INCOMPLETE
+
+
+def _performed(arguments: argparse.Namespace) -> int:
+    """Run the command in ``arguments``; its exit code."""
     try:
         with warnings.catch_warnings(), ended_like_interrupted():
             warnings.showwarning = _noting(warnings.showwarning)
             named = functools.partial(extensions_of_command, arguments.extension, Path.cwd())
-            with _size_limits(arguments.size_limits), named_also(named):
+            with _size_limits(arguments.size_limits), named_also(named), _told(arguments):
                 code: ExitCode = arguments.execute(arguments)
-        sys.stdout.flush()
     except QbenchError as error:
         say(str(error))
         return error.exit_code
@@ -103,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("interrupted")
         return ExitCode.INCOMPLETE
     except BrokenPipeError:
-        return _close_quietly()
+        raise
     except (OSError, MemoryError, RecursionError) as error:
         say(str(refused_by_system(f"Running 'qbench {arguments.verb}'", error)))
         return ExitCode.USAGE
@@ -159,6 +192,16 @@ def _size_limits(factor: int | None) -> AbstractContextManager[None]:
     return limits_times(factor)
 
 
+@contextmanager
+def _told(arguments: argparse.Namespace) -> Iterator[None]:
+    """Inside the block a log receives a line about the command every 30 s."""
+    with ExitStack() as stack:
+        if not sys.stderr.isatty():
+            stack.enter_context(telling(complain))
+        stack.enter_context(working(f"qbench {arguments.verb}"))
+        yield
+
+
 def _noting(plain: Callable[..., None]) -> Callable[..., None]:
     """``plain``, how Python shows a warning, for all but our own: they are a note of one line."""
 
@@ -175,6 +218,13 @@ def _version() -> str:
     import qbench
 
     return f"qbench {qbench.__version__}"
+
+
+def _write_what_the_terminal_lacks() -> None:
+    """Let a character that the encoding of a stream lacks, such as … in Latin-1, be escaped and not be an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _close_quietly() -> int:

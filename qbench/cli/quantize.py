@@ -21,6 +21,7 @@ from qbench.cli.options import (
 )
 from qbench.cli.printing import print_json, put, terminal_width
 from qbench.errors import InputError, UnsupportedError, nearest
+from qbench.number_text import counted
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -137,9 +138,9 @@ def declare_form(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size",
         metavar="DIM=N",
-        action="append",
+        action="listed",
         default=[],
-        type=_size,
+        item=_size,
         help="the usual size of a free dimension, as in H=224, to count multiply-accumulates; repeatable",
     )
 
@@ -315,7 +316,9 @@ def _float_lines(plan: "Plan", backend: str | None) -> list[str]:
         f"in float: {reason}"
         for reason, names in units.items()
     )
-    return [*(f"  {refusal}" for refusal in plan.refusals), *lines]
+    own = plan.own_biases
+    few = f"  {counted(len(own), 'bias', 'biases')} at own scales: few backends add such in integers (--backend B)"
+    return [*(f"  {refusal}" for refusal in plan.refusals), *lines, *([few] if own and backend is None else [])]
 
 
 def _model_and_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":

@@ -1,7 +1,10 @@
 """qbench quarantine: list a cell that is known to be bad in the quarantine file of its suite."""
 
 import argparse
-from collections.abc import Iterable, Iterator
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +14,8 @@ from qbench.cli.history_files import declare_history
 from qbench.cli.options import declare_json, hinted
 from qbench.cli.printing import print_json, put, say
 from qbench.errors import InputError, unknown_name
-from qbench.storage import toml_text, value_from_table, write_text
+from qbench.number_text import counted
+from qbench.storage import toml_text, value_from_table
 
 if TYPE_CHECKING:
     from qbench.judging import QuarantineEntry
@@ -24,6 +28,12 @@ _HEAD = """\
 """
 
 
+_VALUES = "[cell.values]"
+_ENTRY = re.compile(r"^\[\[cell\]\]", re.MULTILINE)
+_TRAILING = re.compile(r"\n\s*\n(?:#[^\n]*\n?)+\Z")
+_DIGITS = 6
+
+
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench quarantine``."""
     parser.add_argument(
@@ -32,8 +42,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="the cell as a run prints it, model::backend+schema, where * matches anything; with the suite file in "
         "front where several suites of the folder suites have such a cell",
     )
-    parser.add_argument("--reason", metavar="TEXT", required=True, help="why the cell is bad")
-    parser.add_argument("--until", metavar="DAY", required=True, help="the last day of the entry, such as 2027-03-31")
+    parser.add_argument("--reason", metavar="TEXT", help="why the cell is bad; an entry that lacks values needs none")
+    parser.add_argument("--until", metavar="DAY", help="the last day of the entry, such as 2027-03-31")
     parser.add_argument("--owner", metavar="NAME", help="who is responsible (default: git's user.name)")
     parser.add_argument(
         "--measured", metavar="TEXT", help="what was measured (default: what failed in the last run of the cell)"
@@ -50,36 +60,74 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Add the entry to the file; what is in it stays as it is written.
+    """Add the entry to the file, or the values that an entry of the same cells lacks; the rest stays as it is written.
 
     Raises:
         InputError: no such cell, an entry that would not be read, one that has run out, or one that is listed already.
-        StoreError: the file cannot be written.
+        StoreError: the file cannot be read or written.
     """
-    from qbench.judging import QuarantineEntry
+    from qbench.storage import changing_file
 
     doing = f"Listing '{arguments.cell}' in quarantine"
     with hinted(arguments.extension):
         suite, planned, pattern = _find(arguments.cell, doing)
-    _refuse_listed(suite, pattern, tuple(arguments.when), doing)
     about = [str(one.cell) for one in planned if fnmatchcase(str(one.cell), pattern)]
+    failed = _failed(suite.name, about, arguments.history)
+    path = _file(suite)
+    with changing_file(path) as change:
+        text = change.read()
+        before = _HEAD.format(suite=suite.name) if text is None else text
+        listed = _listed(before, path, pattern, tuple(arguments.when))
+        if listed is None:
+            entry = _entry(arguments, pattern, failed, doing)
+            after = f"{before.rstrip()}\n\n[[cell]]\n{_entry_text(entry)}"
+        else:
+            place, entry = listed
+            missing = {cell: values for cell, values in failed.values.items() if cell not in entry.values}
+            if not missing:
+                raise _listed_already(entry, place, path, doing)
+            after = _with_values(before, place, missing, has_some=bool(entry.values))
+            entry = replace(entry, values={**entry.values, **missing})
+        _require_toml(after, path, doing)
+        change.write(after)
+    if arguments.json:
+        print_json({"path": str(path), "cells": about, "entry": entry})
+    else:
+        what = f"{counted(len(entry.values), 'cell')} with values" if entry.values else "no values: any fall passes"
+        put(f"{path}: {pattern} is in quarantine until {entry.expires} ({entry.owner}): {entry.measured} ({what})")
+    return ExitCode.FINE
+
+
+def _entry(arguments: argparse.Namespace, pattern: str, failed: "_Failed", doing: str) -> "QuarantineEntry":
+    """The new entry that the options say.
+
+    Raises:
+        InputError: an option is missing or wrong, nothing failed and nothing is said of what was measured, or the day
+            is past.
+    """
+    from qbench.judging import QuarantineEntry
+
+    for name in ("reason", "until"):
+        if not getattr(arguments, name):
+            raise InputError(
+                doing,
+                found=f"no --{name}",
+                expected="why the cell is bad, and the last day of the entry",
+                remedy='Add --reason "…" --until 2027-03-31; only an entry that is there needs neither.',
+            )
     given = {
         "cell": pattern,
-        "measured": arguments.measured or _measured(suite.name, about, arguments.history, doing),
+        "measured": arguments.measured or failed.words(arguments.history, doing),
         "reason": arguments.reason.strip(),
         "owner": arguments.owner or _owner(doing),
         "expires": arguments.until,
+        "values": failed.values,
     }
     entry = value_from_table(
         QuarantineEntry, {**given, **({"when": arguments.when} if arguments.when else {})}, "the options"
     )
     _refuse_expired(entry, doing)
-    path = _add(suite, entry, doing)
-    if arguments.json:
-        print_json({"path": str(path), "cells": about, "entry": entry})
-    else:
-        put(f"{path}: {pattern} is in quarantine until {entry.expires} ({entry.owner}): {entry.measured}")
-    return ExitCode.FINE
+    return entry
 
 
 def _find(text: str, doing: str) -> "tuple[Suite, tuple[PlannedCell, ...], str]":
@@ -122,21 +170,30 @@ def _names(planned: "Iterable[PlannedCell]") -> Iterator[str]:
     return (str(one.cell) for one in planned)
 
 
-def _refuse_listed(suite: "Suite", pattern: str, when: tuple[str, ...], doing: str) -> None:
-    """Check that no entry of the same cells on the same computers is in the file: the first one would be used.
+def _listed(text: str, path: Path, pattern: str, when: tuple[str, ...]) -> "tuple[int, QuarantineEntry] | None":
+    """The entry of the same cells on the same computers in ``text``, and its place from 1; None: there is none.
 
     Raises:
-        InputError: there is one.
+        InputError: the file, as it is now, is no quarantine file.
     """
-    for place, entry in enumerate(suite.quarantine, start=1):
+    from qbench.storage import text_toml
+    from qbench.suite import QuarantineText
+
+    entries = QuarantineText.of(text_toml(text, path), path.name).cell
+    for place, entry in enumerate(entries, start=1):
         listed = (entry.when,) if isinstance(entry.when, str) else entry.when or ()
         if entry.cell == pattern and (not listed or set(when) & set(listed) or not when):
-            raise InputError(
-                doing,
-                found=f"it listed until {entry.expires} ({entry.owner}), item {place} of the file",
-                expected="a cell that is not listed",
-                remedy=f"Change that entry in '{_file(suite)}'.",
-            )
+            return place, entry
+    return None
+
+
+def _listed_already(entry: "QuarantineEntry", place: int, path: Path, doing: str) -> InputError:
+    return InputError(
+        doing,
+        found=f"it listed until {entry.expires} ({entry.owner}), item {place} of the file",
+        expected="a cell that is not listed, or one whose entry lacks the values of a failed run",
+        remedy=f"Change that entry in '{path}'.",
+    )
 
 
 def _refuse_expired(entry: "QuarantineEntry", doing: str) -> None:
@@ -151,28 +208,54 @@ def _refuse_expired(entry: "QuarantineEntry", doing: str) -> None:
         )
 
 
-def _measured(suite: str, cells: list[str], folder: str, doing: str) -> str:
-    """What failed in the last run of one of ``cells``, in words; a note where none did.
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """What failed in the last run of some cells.
 
-    Raises:
-        InputError: the history has none.
+    Args:
+        texts: a sentence for each cell that failed. values: cell → metric → value, of these. run: the run; empty: none.
     """
+
+    texts: tuple[str, ...] = ()
+    values: "Mapping[str, Mapping[str, float]]" = field(default_factory=dict)
+    run: str = ""
+
+    def words(self, folder: str, doing: str) -> str:
+        """What failed, in words.
+
+        Raises:
+            InputError: nothing did.
+        """
+        if self.texts:
+            return self.texts[0] + (f" (the first of {len(self.texts)} cells)" if len(self.texts) > 1 else "")
+        if self.run:
+            say(f"note: in its last run, {self.run}, no such cell failed; a listed cell that does not fail is red")
+        raise InputError(
+            doing,
+            found=f"no failed run of it in '{folder}'",
+            expected="what was measured, in words",
+            remedy='Add --measured "…", or run the suite first.',
+        )
+
+
+def _failed(suite: str, cells: list[str], folder: str) -> _Failed:
+    """What failed in the last run that has one of ``cells``."""
     from qbench.tracking import History
 
     history = History(Path(folder))
     for run in history.each(reversed(history.nights(suite))):
         records = [record for record in run.cells if str(record.cell) in cells and record.is_measured]
-        if red := [text for record in records if (text := _failure(record))]:
-            return red[0] + (f" (the first of {len(red)} cells)" if len(red) > 1 else "")
-        if records:
-            say(f"note: in its last run, {run.id}, no such cell failed; a listed cell that does not fail is red")
-            break
-    raise InputError(
-        doing,
-        found=f"no failed run of it in '{folder}'",
-        expected="what was measured, in words",
-        remedy='Add --measured "…", or run the suite first.',
-    )
+        if not records:
+            continue
+        failing = [(record, text) for record in records if (text := _failure(record))]
+        listed = [record for record in records if record.outcome == "quarantined"]
+        bad = {str(record.cell): record for record in [*(record for record, _ in failing), *listed]}
+        values = {
+            cell: {name: round(one.hits / one.out_of, _DIGITS) for name, one in record.metrics.items()}
+            for cell, record in bad.items()
+        }
+        return _Failed(tuple(text for _, text in failing), values, run.id)
+    return _Failed()
 
 
 def _failure(record: "CellRecord") -> str:
@@ -199,19 +282,44 @@ def _file(suite: "Suite") -> Path:
     return suite.path.with_name(suite.name + QUARANTINE_SUFFIX)
 
 
-def _add(suite: "Suite", entry: "QuarantineEntry", doing: str) -> Path:
-    """Write ``entry`` behind the others; the path of the file.
+def _entry_text(entry: "QuarantineEntry") -> str:
+    """``entry`` as TOML, with a line for the values of each cell."""
+    return toml_text(replace(entry, values={})) + (f"\n{_VALUES}\n{_lines(entry.values)}" if entry.values else "")
+
+
+def _lines(values: "Mapping[str, Mapping[str, float]]") -> str:
+    lines = []
+    for cell, held in sorted(values.items()):
+        inside = ", ".join(f"{json.dumps(name)} = {value!r}" for name, value in sorted(held.items()))
+        lines.append(f"{json.dumps(cell)} = {{ {inside} }}\n")
+    return "".join(lines)
+
+
+def _with_values(text: str, place: int, values: "Mapping[str, Mapping[str, float]]", *, has_some: bool) -> str:
+    """``text`` with ``values`` in the entry at ``place``, from 1; behind what it has, in front of the next entry."""
+    starts = [found.start() for found in _ENTRY.finditer(text)]
+    end = starts[place] if place < len(starts) else len(text)
+    own = text[:end].rstrip()
+    comment = _TRAILING.search(own)  # what is written above the next entry
+    if comment is not None and place < len(starts):
+        own, end = own[: comment.start()].rstrip(), comment.start()
+    rest = text[end:].lstrip("\n")
+    head = "" if has_some else f"\n{_VALUES}\n"
+    return f"{own}\n{head}{_lines(values)}" + (f"\n{rest}" if rest else "")
+
+
+def _require_toml(text: str, path: Path, doing: str) -> None:
+    """Check that the file can be read with the entry in it.
 
     Raises:
-        InputError: the file would not be TOML with it.
+        InputError: it cannot: its entries are written in a form that no table can follow.
     """
     import tomllib
 
-    path = _file(suite)
-    before = path.read_text(encoding="utf-8") if path.exists() else _HEAD.format(suite=suite.name)
-    text = f"{before.rstrip()}\n\n[[cell]]\n{toml_text(entry)}"
+    from qbench.suite import QuarantineText
+
     try:
-        tomllib.loads(text)
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:  # what is there was read before: cell = [ { … } ] takes no further table
         raise InputError(
             doing,
@@ -219,8 +327,7 @@ def _add(suite: "Suite", entry: "QuarantineEntry", doing: str) -> Path:
             expected="its entries as tables [[cell]]",
             remedy="Write them so, and the command again.",
         ) from error
-    write_text(path, text)
-    return path
+    QuarantineText.of(table, path.name)
 
 
 COMMAND = Command(

@@ -32,8 +32,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_output(parser)
     parser.add_argument(
         "--report",
-        action="append",
-        choices=ALL_KINDS,
+        action="listed",
+        among=ALL_KINDS,
         help=f"write only this kind; repeatable (default: {', '.join(KINDS)}); badge: badge.json for shields.io; "
         "comment: comment.md for a pull request; github: annotations, and the job's summary",
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from qbench.numerics import Arithmetic
-    from qbench.passes import Checked, OutputChange, Pass, Pipeline, Rewritten
+    from qbench.passes import Checked, OutputChange, Pass, Pipeline, RegionVerdict, Rewritten
 
 _POLICIES = ("exact", "rounding", "fast")
 _RANDOM = "random"
@@ -55,7 +55,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--machine",
         metavar="M",
-        action="append",
+        action="listed",
         default=[],
         help="check in this arithmetic: a name, a .toml or qdq (default: what each pass declares); repeatable",
     )
@@ -139,6 +139,13 @@ class _Checking:
 
         found = self.found.get(name, [])
         return {verdict.value: sum(one.count(verdict) for one in found) for verdict in PassVerdict}
+
+    def changed(self) -> "tuple[tuple[str, RegionVerdict], ...]":
+        """The pass and the region, of each that is another function since, whatever the pass declares."""
+        from qbench.passes import PassVerdict
+
+        every = ((name, region) for name, found in self.found.items() for one in found for region in one.regions)
+        return tuple((name, region) for name, region in every if region.verdict is PassVerdict.CHANGED)
 
 
 def _refuse_idle(arguments: argparse.Namespace) -> None:
@@ -229,6 +236,11 @@ def _print(arguments: argparse.Namespace, nodes: int, found: "Rewritten", checki
         for one in found.accounts
     ]
     print_columns(rows, header)
+    changed = checking.changed() if checking else ()
+    if changed:
+        put()
+        put("another function, not counting rounding")
+        print_columns([(name, str(region)) for name, region in changed])
     groups = _groups(found)
     if groups:
         put()
@@ -301,7 +313,8 @@ def _table(
     counts = {"nodes_before": nodes, "nodes_after": len(found.model.graph), "refuted": None}
     measured = [asdict(one) for one in outputs]
     bounded = {"outputs_bounded": not _inexact(found), "outputs": measured}
-    return _head(arguments) | counts | {"passes": passes, "declined": declined} | bounded
+    changed = [{"pass": name, "why": str(region)} for name, region in (checking.changed() if checking else ())]
+    return _head(arguments) | counts | {"passes": passes, "changed": changed, "declined": declined} | bounded
 
 
 COMMAND = Command(

@@ -16,6 +16,7 @@ from qbench.cli.options import (
     declare_baselines,
     declare_cache,
     declare_json,
+    require_suite,
     with_hint,
 )
 from qbench.cli.printing import complain, print_json, print_tones, put, say
@@ -48,7 +49,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "'qbench backfill' does so for many releases",
     )
     declare_history(parser, "; off: keep no run file")
-    parser.add_argument("--report", action="append", choices=KINDS, default=[], help="write a report; repeatable")
+    parser.add_argument("--report", action="listed", among=KINDS, default=[], help="write a report; repeatable")
     declare_output(parser)
     declare_json(parser)
 
@@ -81,7 +82,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             remedy="Correct the option.",
         )
     suite = Path(arguments.suite).absolute()
-    os.stat(suite)  # whose error is one sentence
+    require_suite(suite)
     progress = partial(
         show_progress, history=Path(DEFAULT_HISTORY if arguments.history == "off" else arguments.history)
     )
@@ -217,7 +218,7 @@ class _Bar:
 
     def begin(self, cell: str) -> None:
         """Show the cell that runs, and the time that is left."""
-        from qbench.reporting import left_text
+        from qbench.working import left_text
 
         self._bar.update(self._task, description=neutral_line(cell), left=left_text(self._pace.left(time.monotonic())))
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from qbench.backends import Array, Closing, Executor, Feeds, Timeout, get_backen
 from qbench.calibration import Rows
 from qbench.diagnosis.engine.client import filled_up
 from qbench.diagnosis.target import Target
-from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units
+from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units, random_batch
 from qbench.diagnosis.units import Captured, QuantizedUnit, Replay
 from qbench.errors import InputError
 from qbench.evaluation import NotedSamples
@@ -96,6 +97,7 @@ class Capturing(Closing):
             isolated=isolated,
             expected=kept(exact[unit.represents]) if aligned else unit.reals(there),
             replays=_replays(runner, own, again, self._size),
+            probed=partial(_probed, runner, node, own),
         )
 
     def close(self) -> None:
@@ -150,6 +152,40 @@ def _kept(
         off[0] = found.size
         rows = np.sort(np.argsort(-off, kind="stable")[:most])
     return lambda array: array[rows] if array.shape[:1] == (count,) else array
+
+
+_PROBED = 200_000
+"""Elements of the results on random inputs."""
+_ROUNDS = 32
+
+
+def _probed(runner: UnitRunner, node: NodeErrors, own: Mapping[str, Array]) -> Captured | None:
+    """The unit on random inputs like ``own``; None: its arrays have no axis of samples in common.
+
+    Every other round takes the values of the samples at other places, the rest any levels between their ends.
+    """
+    random, unit = np.random.default_rng(0), runner.unit
+    made = [random_batch(own, random, is_any=False)]
+    first = runner.counted(made[0])
+    if first is None or any(not one.ndim or len(one) != len(first) for one in (first, *made[0].values())):
+        return None
+    rounds = min(_ROUNDS, _PROBED // max(first.size, 1))
+    made += [random_batch(own, random, is_any=place % 2 == 0) for place in range(rounds)]
+    joined = {name: np.concatenate([one[name] for one in made]) for name in own}
+    levels = runner.counted(joined)  # in one batch, as some mistakes are of batches
+    if levels is None:
+        return None
+    return Captured(
+        unit=unit,
+        errors=node,
+        feeds=joined,
+        found=levels,
+        again=levels,
+        real=runner.steps(joined).astype(np.float64),
+        fed=joined,
+        isolated=levels,
+        expected=unit.reals(levels),
+    )
 
 
 def _replays(runner: UnitRunner, own: Mapping[str, Array], again: Array | None, size: int | None) -> tuple[Replay, ...]:

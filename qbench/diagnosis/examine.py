@@ -20,11 +20,20 @@ from qbench.backends import (
     in_slices,
     no_timeout,
 )
-from qbench.calibration import Rows
-from qbench.diagnosis.engine.client import filled_up
+from qbench.diagnosis.engine.client import filled_up, rows_of_runs
 from qbench.diagnosis.tallies import ErrorTally, NodeTally, sqnr_of
 from qbench.diagnosis.target import Target
-from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units, exact_backend, float_counterpart
+from qbench.diagnosis.unit_runs import (
+    ALONE,
+    FLOAT_BACKEND,
+    UnitRunner,
+    Units,
+    computes_in_float,
+    exact_backend,
+    float_counterpart,
+    fused_sums_of,
+    random_batch,
+)
 from qbench.diagnosis.units import QuantizedUnit, leaves_ties_open
 from qbench.errors import InputError
 from qbench.evaluation import steps_of
@@ -37,12 +46,12 @@ from qbench.metrics import Differences, count_differences
 # examined, too. A few samples at a time run through the float graph, the watched backend and each unit alone. Only sums
 # are kept (``tallies``).
 
-ALONE = 8
-"""Samples on which units run alone; the whole graph runs on all."""
 _SMALL = 1 << 20
 """Bytes of fp32 values per sample up to which units run alone on all samples."""
 _AT_ONCE = 1 << 25
 """Bytes of fp32 values that are held at once."""
+_BATCHES_MORE = 2
+"""Random batches on which units run alone where samples are few."""
 _MOST = 64
 """Samples that are run at once."""
 
@@ -60,6 +69,8 @@ class Examined:
             (``FloatUnit``).
         broken: quantized value → steps (rms) by which a pass changed it against the promise of its effect.
         ties_open: whether the declared arithmetic lets the engine round a tie either way.
+        in_float: values that the declared arithmetic computes in float32, where ties may be rounded either way, too.
+        bits: quantized value → bits of the coarsest grid of its unit, that of its weights or its own.
     """
 
     samples: int
@@ -70,6 +81,8 @@ class Examined:
     moved: Mapping[str, Mapping[str, float]]
     broken: Mapping[str, float] = field(default_factory=dict)
     ties_open: bool = False
+    in_float: frozenset[str] = frozenset()
+    bits: Mapping[str, int] = field(default_factory=dict)
 
 
 class Examination(Closing):
@@ -87,10 +100,12 @@ class Examination(Closing):
         _require_same_outputs(target)
         self.units = Units.of(target)
         self.samples = 0
+        self._last: dict[str, Array] = {}
         self._target = target
-        self._rows = Rows.of(target.original)
+        self._rows, self._batch = rows_of_runs(target.original), fixed_batch(target.original)
         self._size, self._runs_alone = 1, True
         self._tallies = {unit.value: NodeTally() for unit in self.units.units}
+        self._fused = fused_sums_of(self.units.units, arithmetic_of(target.backend))
         self._outputs = tuple(str(value.name) for value in target.original.graph.outputs)
         self._steps = {str(value.name): steps_of(value) for value in target.quantized.graph.outputs}
         self._differences = Differences()
@@ -104,7 +119,14 @@ class Examination(Closing):
                 self._engine = self._whole(stack, target.backend, target, quantized=True)
             self._alone = stack.enter_context(ExitStack())
             self._runners = [
-                UnitRunner(target, unit, self.units.floats.get(unit.value), self._alone, timeout)
+                UnitRunner(
+                    target,
+                    unit,
+                    self.units.floats.get(unit.value),
+                    self._alone,
+                    timeout,
+                    is_fused=unit.value in self._fused,
+                )
                 for unit in self.units.units
             ]
             self._stack = stack.pop_all()
@@ -139,17 +161,26 @@ class Examination(Closing):
             InputError: feeds that do not fit the graph.
         """
         count = self._rows.count(feeds)
-        is_free = fixed_batch(self._target.original) is None and self._rows.size == 1
-        rows = replace(self._rows, size=self._size) if is_free else self._rows
+        rows = self._rows if self._batch is not None or self._rows.size > 1 else replace(self._rows, size=self._size)
+        is_first = not self.samples
         results = [self._fold(part) for _, _, part in rows.parts(feeds, count)]
-        joined: dict[str, Array] = rows.joined(results, self._outputs)
-        return joined
+        if is_first and self.samples < ALONE and self._runs_alone:
+            self._ask_more()
+        if self._batch is None or len(results) == 1:
+            joined: dict[str, Array] = rows.joined(results, self._outputs)
+            return joined
+        return {name: self._one_batch([result[name] for result in results], name) for name in self._outputs}
+
+    def _one_batch(self, parts: Sequence[Array], name: str) -> Array:
+        """An output of several runs of a fixed batch, as ``in_slices`` joins them."""
+        return np.concatenate([np.atleast_1d(part) for part in parts], axis=self._rows.outputs.get(name, 0))
 
     def _fold(self, part: dict[str, Array]) -> dict[str, Array]:
         rows = self._rows.count(part)
         part = filled_up(self._target.original, part)
         floats: dict[str, Array] = {**part, **self._float.run(part)}
         seen: dict[str, Array] = {**part, **self._watched.run(part)}
+        self._last = seen if self.samples < ALONE else {}
         held = sum(array.nbytes for array in floats.values())
         self._size = max(1, min(_MOST, _AT_ONCE * rows // max(held, 1)))
         if self._engine is not None:
@@ -181,6 +212,8 @@ class Examination(Closing):
     def _first(self, name: str, result: Array, rows: int) -> Array:
         """The rows of an output without those of the samples that were repeated to fill the batch."""
         axis = self._rows.outputs.get(name)
+        if axis is None and self._batch is not None and result.ndim and len(result) == self._batch:
+            axis = 0
         return result if axis is None else result[(slice(None),) * axis + (slice(rows),)]
 
     def _fold_alone(self, runner: UnitRunner, floats: Mapping[str, Array], seen: Mapping[str, Array]) -> None:
@@ -194,6 +227,8 @@ class Examination(Closing):
         ours, other = (
             (found, runner.claimed(feeds)) if self._target.is_watched_itself else (runner.counted(feeds), found)
         )
+        if unit.value in self._fused and not self._target.is_watched_itself:
+            other = runner.claimed(feeds)  # the whole run has the fused sum, of a convolution that is not rounded
         if ours is not None and other is not None and not unit.has_real_products:
             tally.claimed.add(ours, other, steps)
         if not self._is_fed_by_fp32(unit):
@@ -208,6 +243,19 @@ class Examination(Closing):
                 tally.explained.add(expected, explained)
                 if alone is not None:
                     tally.unexplained.add(explained, unit.reals(alone))
+
+    def _ask_more(self) -> None:
+        """Run the units on random batches where samples are few: one hides what a batch or an earlier run spoils."""
+        random = np.random.default_rng(0)
+        for runner in self._runners if self._target.claims is not None else ():
+            own = {name: self._last[name] for name in runner.unit.feeds}
+            for _ in range(_BATCHES_MORE):
+                made = random_batch(own, random, is_any=True)
+                ours, other = runner.counted(made), runner.claimed(made)
+                if ours is None or other is None or ours.shape != other.shape:
+                    break
+                if not runner.unit.has_real_products:
+                    self._tallies[runner.unit.value].claimed.add(ours, other, runner.steps(made))
 
     def _is_fed_by_fp32(self, unit: QuantizedUnit) -> bool:
         """Whether the value and the inputs of its unit represent fp32 values."""
@@ -230,11 +278,31 @@ class Examination(Closing):
             crashes={runner.unit.value: runner.crash for runner in self._runners if runner.crash},
             moved={value: unit.moved for value, unit in self.units.floats.items() if unit.moved},
             ties_open=not self._target.is_watched_itself and leaves_ties_open(arithmetic_of(self._target.backend)),
+            in_float=frozenset(self._in_float()),
+            bits=dict(self._bits()),
         )
+
+    def _in_float(self) -> Iterator[str]:
+        """The values that differ from the declared arithmetic and are computed in float32 by it."""
+        if self._target.is_watched_itself:
+            return  # an interpreter repeats the order of its sums
+        arithmetic = arithmetic_of(self._target.backend)
+        for unit in self.units.units:
+            if self._tallies[unit.value].claimed.differing and computes_in_float(unit, arithmetic):
+                yield unit.value
+
+    def _bits(self) -> Iterator[tuple[str, int]]:
+        for unit in self.units.units:
+            known = self.units.floats.get(unit.value)
+            weights = None if known is None else known.bits
+            own = None if unit.grid is None else unit.grid.qtype.bits
+            if weights is not None or own is not None:
+                yield unit.value, min(one for one in (weights, own) if one is not None)
 
     def _node(self, unit: QuantizedUnit, macs: Mapping[str, int]) -> NodeErrors:
         tally = self._tallies[unit.value]
         low, high = tally.clips.shares()
+        known = self.units.floats.get(unit.value)
         scale = None if unit.grid is None else unit.scale
         kinds = (tally.cumulative, tally.isolated, tally.explained, tally.unexplained)
         cumulative, isolated, explained, unexplained = (one.errors(scale) if one.elements else None for one in kinds)
@@ -253,6 +321,7 @@ class Examination(Closing):
             claimed=tally.claimed.errors() if tally.claimed.elements else None,
             clipped_low=low,
             clipped_high=high,
+            clipped_weights=0.0 if known is None else known.clipped,
             ties=tally.ties.share,
         )
 
@@ -281,12 +350,14 @@ def _require_same_outputs(target: Target) -> None:
 # results are kept from the first run, later ones are computed by the target.
 
 
-def each_gain(target: Target, units: Units, feeds: Feeds) -> Generator[tuple[str, float], None, None]:
+def each_gain(
+    target: Target, units: Units, feeds: Feeds, *, output: str = ""
+) -> Generator[tuple[str, float], None, None]:
     """(value, gain in dB) of each unit with a counterpart in fp32; the caller may stop.
 
     Args:
         target: its watched backend must be ``Watchable``; else nothing is yielded. units: of its graph.
-        feeds: a few samples, since every unit costs a part of a run.
+        feeds: a few samples, since every unit costs a part of a run. output: that is compared; empty: all are.
 
     Raises:
         QbenchError: a backend does not run the graph.
@@ -297,16 +368,17 @@ def each_gain(target: Target, units: Units, feeds: Feeds) -> Generator[tuple[str
     feeds = filled_up(target.original, feeds)
     memory, names = _Memory(), [str(value.name) for value in target.original.graph.outputs]
     levels = tuple(unit.value for unit in units.units if unit.value not in names)
+    compared = [name for name in names if output in ("", name)]
     with get_backend(FLOAT_BACKEND).prepare(target.original) as run:
         wanted = in_slices(run, target.original).run(feeds)
     with interpreter.surrounded(memory.around).prepare(target.quantized, taps=levels) as executor:
         seen = {**feeds, **executor.run(feeds)}
-        before = _noise(wanted, seen, names)
+        before = _noise(wanted, seen, compared)
         memory.keep()
         for unit in units.units:
             if unit.value in units.floats:
                 memory.exchanged = dict(_kept_in_float(unit, units, seen))
-                yield unit.value, sqnr_of(before, _noise(wanted, executor.run(feeds), names))
+                yield unit.value, sqnr_of(before, _noise(wanted, executor.run(feeds), compared))
 
 
 def _kept_in_float(unit: QuantizedUnit, units: Units, seen: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:

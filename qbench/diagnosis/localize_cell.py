@@ -1,8 +1,9 @@
 """Where a cell went wrong, why, and what repairs it, within a budget."""
 
 import datetime
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +41,7 @@ from qbench.judging import (
 from qbench.quantization import Schema, as_schema
 from qbench.storage import digest_plain
 from qbench.subjects import Samples
+from qbench.working import working
 
 _KNOWN = 1e6
 """Score of the first node with a changed range: more than any score of a node's numbers."""
@@ -128,6 +130,8 @@ class LocalizeOptions:
         suspects: number of nodes whose causes are determined. repairs: whether a repair is searched.
         replay: file of the repair's probes; None: not stored.
         override: name of the repairing schema; empty: the name of the cell's schema with ``_repaired``.
+        output: whose noise gains are counted in; empty: all outputs.
+        in_float: what the engine ran in float, as ``Measurement.executed_in_float`` has it.
     """
 
     samples: int = SAMPLES
@@ -136,6 +140,8 @@ class LocalizeOptions:
     repairs: bool = True
     replay: Path | None = None
     override: str = ""
+    output: str = ""
+    in_float: tuple[str, ...] = ()
 
 
 def localize(
@@ -172,7 +178,7 @@ def localize(
         )
     cell = cell_without_suite(subject, backend, schema, tolerance=tolerance, threads=threads)
     measurement = cell.measured(cell.schema)
-    options = options or LocalizeOptions(first=samples_that_moved(measurement))
+    options = options or LocalizeOptions(first=samples_that_moved(measurement), in_float=measurement.executed_in_float)
     return localize_verdict(cell, cell.judge(measurement), Budget.begin(seconds, time.perf_counter), options=options)
 
 
@@ -247,13 +253,33 @@ def localize_verdict(
     Raises:
         QbenchError: the cell is float, or one of its graphs cannot be examined at all.
     """
-    options = options or LocalizeOptions()
+    with working(f"localizing {cell.request.cell}"), working(_FIRST) as stage:
+
+        def told(name: str) -> None:
+            stage.what = name
+            progress(name)
+
+        return _localized(cell, verdict, budget, options or LocalizeOptions(), told)
+
+
+_FIRST = "examining the nodes"
+
+
+def _localized(
+    cell: RepeatableCell,
+    verdict: Verdict,
+    budget: Budget,
+    options: LocalizeOptions,
+    progress: Callable[[str], None],
+) -> Finding:
     with ExitStack() as stack:
-        progress("examining the nodes")
+        progress(_FIRST)
         targets = targets_of(cell.request)
         several = len(targets) > 1
         graphs = [
-            stack.enter_context(LocalizedGraph(one, several=several, timeout=lambda: _timeout(budget)))
+            stack.enter_context(
+                LocalizedGraph(one, several=several, timeout=lambda: _timeout(budget), output=options.output)
+            )
             for one in targets.values()
         ]
         share = budget.share(_NODES)
@@ -281,7 +307,7 @@ def localize_verdict(
             matched="; ".join(dict.fromkeys(graph.matched for graph in graphs)),
             nodes=tuple(node for graph in graphs for node in graph.nodes),
             unaligned=tuple(value for graph in graphs for value in graph.unaligned),
-            suspects=_worth_saying([one for graph in graphs for one in graph.suspects], verdict),
+            suspects=with_floats(_worth_saying(graphs, verdict), options.in_float, verdict, _near(graphs)),
         )
     if not enough:
         notes.insert(0, f"{OUT_OF_BUDGET}: only {finding.samples} of the samples were examined")
@@ -293,6 +319,7 @@ def localize_verdict(
     if options.repairs and not is_restored(verdict):
         progress("looking for a repair")
         repair, more, finished = _repaired(cell, verdict, ranked, budget, options)
+        repair, more = _of_engine(graphs, repair, more)
     return replace(
         finding,
         suspects=recalibrated_first(
@@ -343,10 +370,67 @@ def _examine(cell: RepeatableCell, graphs: list[LocalizedGraph], samples: Sample
     return True
 
 
-def _worth_saying(suspects: list[Suspect], verdict: Verdict) -> tuple[Suspect, ...]:
-    """The worst first; of a cell that does not fail only mistakes, not the cost of quantization parameters."""
-    ordered = sorted(suspects, key=lambda one: -one.score)
-    return tuple(one for one in ordered if one.cause not in OF_GRIDS or not is_restored(verdict))
+def _worth_saying(graphs: Sequence[LocalizedGraph], verdict: Verdict) -> tuple[Suspect, ...]:
+    """The worst first; of a cell that does not fail mistakes, and qparams that do not fit their values."""
+    ordered = sorted((one for graph in graphs for one in graph.suspects), key=lambda one: -one.score)
+    outstanding = frozenset(name for graph in graphs for name in graph.outstanding)
+    fails = not is_restored(verdict)
+    return tuple(one for one in ordered if fails or one.cause not in OF_GRIDS or one.node in outstanding)
+
+
+_FLOAT = re.compile(r"(?P<node>.+?)(?: in (?P<type>\S+)|, not reported,) \((?P<share>[^,)]*)\)")
+"""An entry of ``Measurement.executed_in_float`` for a node that was planned in integers."""
+_SHARE_LOST = 2_500.0
+"""Score of a node in float where that is what a cell fails by: above the cost of a grid, below any mistake."""
+
+
+def _near(graphs: Sequence[LocalizedGraph]) -> frozenset[str]:
+    """The nodes that are within a step of their arithmetic, as real arithmetic is."""
+    off = frozenset(name for graph in graphs for name in graph.diverging)
+    nodes = (node for graph in graphs for node in graph.nodes if node.node not in off)
+    return frozenset(one.node for one in nodes if one.claimed is None or one.claimed.largest_steps <= 1)
+
+
+def with_floats(
+    suspects: Sequence[Suspect], in_float: Sequence[str], verdict: Verdict, near: Collection[str]
+) -> tuple[Suspect, ...]:
+    """``suspects`` with the nodes that the engine runs in float though they were planned in integers.
+
+    Numbers of such a node that are not those of an integer arithmetic are no other mistake. The nodes themselves are
+    suspects where less runs in integers than is accepted or asked for.
+
+    Args:
+        suspects: the worst first. in_float: as ``Measurement.executed_in_float``. verdict: of the cell.
+        near: nodes within a step of their arithmetic; others have a mistake besides.
+    """
+    found = {one["node"]: one for one in map(_FLOAT.fullmatch, in_float) if one is not None}
+    lacks = any(
+        gate.state is GateState.BROKEN and (gate.kind == "executed" or gate.metric == "executed_macs")
+        for gate in verdict.gates
+    )
+    by_rounding, rounded = (Cause.WRONG_KERNEL, Cause.ROUNDING), found.keys() & frozenset(near)
+    told = [
+        _run_in_float(found[one.node], one) if one.node in rounded and one.cause in by_rounding else one
+        for one in suspects
+    ]
+    if lacks:
+        said = {one.node for one in told if one.cause not in OF_GRIDS}
+        told = [one for one in told if one.node in said or one.node not in found]
+        told += [_run_in_float(one) for node, one in found.items() if node not in said]
+    return tuple(sorted(told, key=lambda one: -one.score))
+
+
+def _run_in_float(found: re.Match[str], suspect: Suspect | None = None) -> Suspect:
+    """The suspect that a node in float is; ``suspect`` by its numbers alone, if it was one."""
+    how = f"in {found['type']}" if found["type"] else "in a way that it does not report"
+    evidence = f"the engine runs it {how}, planned in integers: {found['share']} of the multiply-accumulates"
+    return Suspect(
+        node=found["node"],
+        cause=Cause.IN_FLOAT,
+        evidence=evidence if suspect is None else f"{evidence}; {suspect.evidence}",
+        score=_SHARE_LOST if suspect is None else suspect.score,
+        remedy=remedy_of(Cause.IN_FLOAT),
+    )
 
 
 def _proven_first(
@@ -382,6 +466,19 @@ def _repaired(
             raise  # the user must know of a file of another search
         return None, (f"no repair was found: {error}",), False
     return found.repair, found.notes, found.finished
+
+
+_ALL_OF_IT = 0.99
+"""Share of the multiply-accumulates that leave integers from which a repair keeps everything in float."""
+
+
+def _of_engine(
+    graphs: Sequence[LocalizedGraph], repair: Repair | None, notes: tuple[str, ...]
+) -> tuple[Repair | None, tuple[str, ...]]:
+    """``repair`` and ``notes``; none that keeps everything in float where the engine itself is the suspect."""
+    if repair is None or repair.macs_share < _ALL_OF_IT or not any(graph.strays for graph in graphs):
+        return repair, notes
+    return None, (*notes, "no repair: with every node in float nothing of the engine's integers is left to run")
 
 
 def samples_that_moved(measured: Measurement) -> tuple[str, ...]:

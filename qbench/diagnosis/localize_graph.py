@@ -11,10 +11,19 @@ import onnx_ir as ir
 from qbench.backends import Array, Closing, Feeds, Timeout, arithmetic_of, in_slices, no_timeout
 from qbench.calibration import Rows
 from qbench.diagnosis.capture import Budget, Capturing, KeptFeeds
-from qbench.diagnosis.engine.client import filled_up
+from qbench.diagnosis.engine.client import filled_up, rows_of_runs
+from qbench.diagnosis.engine.departure import Departure, first_departure
 from qbench.diagnosis.examine import Examination, Examined, each_gain
-from qbench.diagnosis.hypotheses import NamedCause, name_cause, remedy_of
-from qbench.diagnosis.rank import AnomalyKind, RankedNode, rank_nodes, with_gains
+from qbench.diagnosis.hypotheses import OF_GRIDS, NamedCause, name_cause, remedy_of
+from qbench.diagnosis.rank import (
+    AnomalyKind,
+    RankedNode,
+    gains_nothing,
+    is_outstanding,
+    rank_nodes,
+    ties_alone,
+    with_gains,
+)
 from qbench.diagnosis.repair.search import owners_of
 from qbench.diagnosis.tallies import CountingTally
 from qbench.diagnosis.target import Matched, Target, bound_of
@@ -178,11 +187,13 @@ class LocalizedGraph(Closing):
     """The examination of one graph, its ranked nodes and their causes; a context manager that closes its engines.
 
     ``notes`` are sentences for the reader; ``suspects`` is set by ``name_causes``. With ``several`` graphs names of
-    nodes begin with the name of the graph. ``timeout`` is that of one run of a unit alone.
+    nodes begin with the name of the graph. ``timeout`` is that of one run of a unit alone. Gains
+    are counted in the noise of ``output``, or of all outputs where it is empty.
     """
 
-    def __init__(self, target: Target, *, several: bool, timeout: Timeout = no_timeout) -> None:
+    def __init__(self, target: Target, *, several: bool, timeout: Timeout = no_timeout, output: str = "") -> None:
         self.target = target
+        self._output = output
         self._timeout = timeout
         self.suspects: tuple[Suspect, ...] = ()
         self.notes: list[str] = []
@@ -193,6 +204,7 @@ class LocalizedGraph(Closing):
         self._batches = 0
         self._gains: dict[str, float] = {}
         self._broken: Mapping[str, BrokenPass] = {}
+        self._departure: Departure | None = None
 
     def driven(self, pace: Callable[[], None]) -> "_Driven":
         """The executor that a task runs in place of the float graph; ``pace`` is called before every later batch."""
@@ -282,7 +294,8 @@ class LocalizedGraph(Closing):
         if not self._relation.strays:
             return frozenset()
         own = (AnomalyKind.CRASH, AnomalyKind.COUNTING)
-        return frozenset(self._prefix + one.node.node for one in self.ranked if one.excess in own)
+        first = [] if self._departure is None else [self._prefix + self._departure.unit.node]
+        return frozenset([*first, *(self._prefix + one.node.node for one in self.ranked if one.excess in own)])
 
     def name_causes(self, budget: Budget, count: int) -> bool:
         """Determine the causes of the first ``count`` ranked nodes; whether there was time for all of them.
@@ -294,11 +307,13 @@ class LocalizedGraph(Closing):
             return False
         self._try_passes(budget)
         measured = self._measure_gains(budget)
-        chosen = self.ranked[:count]
+        chosen = _each_node_once(self.ranked)[:count]
         named = self._named(chosen, budget)
+        self.notes += self._ties_of_floats()
         self.suspects = tuple(
             self._suspect(one, place, named[place] if place < len(named) else None) for place, one in enumerate(chosen)
         )
+        self._suspect_engine(budget)
         return measured and len(named) == len(chosen)
 
     def _named(self, chosen: Sequence[RankedNode], budget: Budget) -> list[NamedCause]:
@@ -367,6 +382,49 @@ class LocalizedGraph(Closing):
             placed |= dict.fromkeys(changed or [levels], one)
         return placed
 
+    def _suspect_engine(self, budget: Budget) -> None:
+        """Where the watched backend strays, put the node first at which the engine's values leave it."""
+        if not self._relation.strays or budget.is_over:
+            return
+        units, target = self._examination.units.units, self.target
+        try:
+            found = first_departure(
+                target, units, self._kept.joined, timeout=self._timeout, is_over=lambda: budget.is_over
+            )
+        except Exception as error:  # the other suspects are reported
+            self.notes.append(f"the engine's sections could not be run: {_failure(error)}")
+            return
+        if found is None:
+            return
+        self._departure, node = found, self._prefix + found.unit.node
+        own = next((one for one in self.suspects if one.node == node and one.cause not in OF_GRIDS), None)
+        said = _departed(found, target.backend.name, target.watched.name)
+        first = Suspect(
+            node=node,
+            cause=Cause.WRONG_KERNEL if own is None else own.cause,
+            evidence=said if own is None else f"{own.evidence}; {said}",
+            score=_GRAVITY * (len(AnomalyKind) + 1),
+            remedy=_OTHER_ENGINE.format(engine=target.backend.name) if own is None else own.remedy,
+        )
+        self.suspects = (first, *(one for one in self.suspects if one.node != node))
+
+    @property
+    def outstanding(self) -> frozenset[str]:
+        """The nodes whose qparams cost more than those of a fitted grid, by their names in ``nodes``."""
+        examined = self._examined
+        return frozenset(self._prefix + node.node for node in examined.nodes if is_outstanding(node, examined))
+
+    def _ties_of_floats(self) -> Iterator[str]:
+        """A sentence about each node that differs from its arithmetic at ties of float32 sums alone: no mistake."""
+        examined = self._examined
+        for node in examined.nodes:
+            found = node.claimed
+            if found is not None and ties_alone(node, examined):
+                yield (
+                    f"{self._prefix}{node.node}: {found.differing} of {found.elements} values differ from the "
+                    "arithmetic, all by one step at a tie, which the order of float32 sums decides: no mistake"
+                )
+
     @property
     def _deviating(self) -> frozenset[str]:
         """The values whose graph is not that of fp32."""
@@ -377,7 +435,7 @@ class LocalizedGraph(Closing):
         if budget.is_over:
             return False
         try:
-            with closing(each_gain(self.target, self._examination.units, self._few())) as gains:
+            with closing(each_gain(self.target, self._examination.units, self._few(), output=self._output)) as gains:
                 for value, gain in gains:
                     self._gains[value] = gain
                     if budget.is_over:
@@ -388,7 +446,7 @@ class LocalizedGraph(Closing):
 
     def _few(self) -> Feeds:
         """Some of the kept samples."""
-        rows = Rows.of(self.target.original)
+        rows = rows_of_runs(self.target.original)
         rows, feeds = rows if rows.size > 1 else replace(rows, size=_SAMPLES), self._kept.joined
         _, _, first = next(rows.parts(feeds, rows.count(feeds)))
         return first
@@ -405,6 +463,8 @@ class LocalizedGraph(Closing):
         if cause is None or (cause is Cause.WRONG_KERNEL and not differs):
             cause, evidence = self._numbers(one, differs=differs)
         remedy = "" if named is None else remedy_of(cause)
+        if cause in OF_GRIDS and gains_nothing(one.node):
+            remedy = _TOGETHER
         return Suspect(
             node=self._prefix + one.node.node,
             cause=cause,
@@ -461,6 +521,32 @@ class _Driven:
         return self._graph.run(feeds, self._pace)
 
 
+_TOGETHER = "Repair it together with the other nodes named here: alone in float it changes nothing."
+
+
+_OTHER_ENGINE = (
+    "Run it on another backend, or on '{engine}' with another number of threads or a free batch, and report "
+    "the smallest failing graph to its authors; no schema repairs an engine."
+)
+
+
+def _departed(found: Departure, engine: str, watched: str) -> str:
+    """Where an engine leaves its arithmetic, in words."""
+    apart = f"{found.differing} of {found.elements} values are not those of '{watched}', by {found.largest:.3g} at most"
+    first = f"the engine '{engine}' is the first suspect"
+    if not found.is_cut:
+        return f"{first}: {apart}, in the whole graph alone and behind no cut"
+    return f"{first}: its graph cut behind this node, {apart}, and no earlier cut is off"
+
+
+def _each_node_once(ranked: Sequence[RankedNode]) -> list[RankedNode]:
+    """Of several values of one node the worst."""
+    worst: dict[str, RankedNode] = {}
+    for one in ranked:
+        worst.setdefault(one.node.node, one)
+    return list(worst.values())
+
+
 _UNNAMED = NamedCause(cause=None, evidence="")
 
 
@@ -473,7 +559,8 @@ def _cost(node: NodeErrors) -> str:
     alone = "" if node.isolated is None else f"{node.isolated.sqnr_db:.1f} dB alone"
     lost = node.clipped_low + node.clipped_high
     beyond = f"{lost:.1%} of its values are clipped" if lost else ""
-    gain = "" if node.gain_db is None else f"in float it would improve the outputs by {node.gain_db:.2f} dB"
+    improves = node.gain_db is not None and not gains_nothing(node)
+    gain = f"in float it would improve the outputs by {node.gain_db:.2f} dB" if improves else ""
     return "; ".join(filter(None, (alone, beyond, gain)))
 
 

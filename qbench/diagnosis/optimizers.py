@@ -28,6 +28,7 @@ from qbench.errors import InputError
 from qbench.graph import Form, form_of, values_by_name
 from qbench.metrics import Differences, count_differences
 from qbench.storage import read_toml, value_from_table
+from qbench.working import each_told
 
 _LEVEL = re.compile(r"Applying \d+ graph transformer\(s\) for level (\d+)")
 _LEVEL_ENDS = re.compile(r"Stopping graph transformer iteration")
@@ -386,7 +387,8 @@ def examine_optimizers(
     found = session_optimizers(model, replace(backend, optimization=full))
     known, trial = known_optimizers(), OptimizationTrial(model, feeds, backend, threads)
     effects, replaced = [], []
-    for name, levels in _optimizers_names(found, known):
+    tried = list(_optimizers_names(found, known))
+    for name, levels in each_told("trying optimizers", tried, "optimizers"):
         effect = trial.compare(replace(full, without=frozenset({name})), full)
         if not effect.same_graph:
             effects.append(OptimizerEffect(name=name, levels=levels, effect=effect))

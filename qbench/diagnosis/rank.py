@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from qbench.diagnosis.examine import Examined
-from qbench.diagnosis.units import are_by_chance
+from qbench.diagnosis.units import are_by_chance, are_of_floats
 from qbench.judging import NodeErrors
 
 _NEARER = 0.98
@@ -32,7 +32,8 @@ def is_corrected(node: NodeErrors) -> bool:
 #     grid       the quantization parameters cost much: the node in float would remove a fifth of the noise of the
 #                outputs, or its own noise is a sixteenth of its signal (12 dB), or many values are clipped
 #
-# The second condition of grid is for several bad nodes: then none of them alone removes noise of the outputs.
+# The second condition of grid is for several bad nodes: none of them alone removes noise of the outputs. Where some
+# node alone does, a node that alone removes none is not reported: no repair of it helps.
 
 _OFTEN = 0.01
 """Share of values that may differ from real arithmetic by a step without a tie: arithmetics differ in rounding."""
@@ -44,6 +45,12 @@ _FIFTH_DB = 0.97
 """10 · log₁₀(1 / 0.8): the gain of the outputs when a fifth of their noise is removed."""
 _NOISY_DB = 12.0
 """SQNR of a node alone below which its quantization parameters are reported, whatever the outputs gain."""
+_HALF_DB = 3.01
+"""10 · log₁₀ 2: the gain of the outputs when half of their noise is removed."""
+_NOTHING_DB = 0.05
+"""Gain of the outputs below which a node in float is no repair."""
+_FITTED_DB, _FITTED_BITS, _BIT_DB = 25.0, 8, 6.02
+"""SQNR of a node alone below which its grid of so many bits does not fit its values, and the change with each bit."""
 _CLIPPED = 0.02
 """Share of clipped values from which a node is reported."""
 _CLIPPED_DB = 10.0
@@ -86,10 +93,11 @@ def rank_nodes(examined: Examined) -> tuple[RankedNode, ...]:
 
 
 def _excesses(examined: Examined) -> Iterator[RankedNode]:
+    some_repair = any((node.gain_db or 0.0) >= _FIFTH_DB for node in examined.nodes)
     for node in examined.nodes:
         if node.levels in examined.crashes:
             yield RankedNode(node=node, excess=AnomalyKind.CRASH, score=math.inf)
-        counted = _counting(node, examined.ties_open)
+        counted = _counting(node, examined)
         if counted > 0:
             yield RankedNode(
                 node=node, excess=AnomalyKind.COUNTING if counted > _TRACE else AnomalyKind.TRACE, score=counted
@@ -102,16 +110,47 @@ def _excesses(examined: Examined) -> Iterator[RankedNode]:
         if graph > _EXCESS:
             yield RankedNode(node=node, excess=AnomalyKind.GRAPH, score=graph)
         grid = _grid(node)
-        if grid > 0:
+        if grid > 0 and not (some_repair and gains_nothing(node)):
             yield RankedNode(node=node, excess=AnomalyKind.GRID, score=grid)
 
 
-def _counting(node: NodeErrors, ties_open: bool) -> float:
+def gains_nothing(node: NodeErrors) -> bool:
+    """Whether the outputs were seen to gain nothing with ``node`` in float."""
+    return node.gain_db is not None and node.gain_db < _NOTHING_DB
+
+
+def is_outstanding(node: NodeErrors, examined: Examined) -> bool:
+    """Whether the qparams of ``node`` cost more than those of a fitted grid: a fault of a cell that holds.
+
+    A node under 12 dB alone removes a fifth of the noise of the outputs, or one below the SQNR of a fitted grid of its
+    bits removes half of it.
+    """
+    if node.isolated is None:
+        return False
+    alone, gain = node.isolated.sqnr_db, node.gain_db
+    bits = min(examined.bits.get(node.levels, _FITTED_BITS), _FITTED_BITS)
+    if alone < _FITTED_DB + _BIT_DB * (bits - _FITTED_BITS) and gain is not None and gain >= _HALF_DB:
+        return True
+    is_noisy = alone < _NOISY_DB + _BIT_DB * (bits - _FITTED_BITS)
+    return is_noisy and (gain is None or gain >= _FIFTH_DB)
+
+
+def ties_alone(node: NodeErrors, examined: Examined) -> bool:
+    """Whether ``node`` differs from its arithmetic by what the order of float32 sums decides there: a few ties."""
+    found = node.claimed
+    if found is None or not found.differing:
+        return False
+    ties = node.ties * found.elements
+    if node.levels in examined.in_float and are_of_floats(found.differing, found.beyond, ties, found.elements):
+        return True
+    return examined.ties_open and are_by_chance(found.differing, found.ties, ties)
+
+
+def _counting(node: NodeErrors, examined: Examined) -> float:
     """Steps (rms) by which the engine differs from its arithmetic; 0 where it does not, or at open ties alone."""
     found = node.claimed
     if found is not None:
-        is_open = ties_open and are_by_chance(found.differing, found.ties, node.ties * found.elements)
-        return found.rms_steps if found.differing and not is_open else 0.0
+        return found.rms_steps if found.differing and not ties_alone(node, examined) else 0.0
     counted = node.counting
     if counted is None or not counted.elements:
         return 0.0

@@ -153,6 +153,7 @@ class TieTally:
 
     def add(self, steps: Array) -> None:
         """Add one batch, float32, in steps."""
+        steps = np.atleast_1d(steps)
         halves = steps - np.floor(steps)
         halves -= np.float32(0.5)
         self.elements += steps.size

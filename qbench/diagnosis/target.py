@@ -14,6 +14,7 @@ from qbench.backends import (
     arithmetic_of,
     get_backend,
     in_slices,
+    isolated,
     runs_as_written,
 )
 from qbench.errors import InputError
@@ -77,7 +78,7 @@ def watched_backend(backend: Backend) -> Backend | None:
     return None if arithmetic is None else IntegerBackend(arithmetic=arithmetic)
 
 
-_FAR = 0.05
+FAR = 0.05
 """Share of the largest output: ties under another order of sums may move an output by some steps of an 8-bit grid."""
 
 
@@ -102,7 +103,7 @@ class Matched:
     @property
     def strays(self) -> bool:
         """Whether they are so far apart that results for one may not hold for the other."""
-        return self.found.unbounded > 0 or self.found.relative > _FAR
+        return self.found.unbounded > 0 or self.found.relative > FAR
 
     @property
     def sentence(self) -> str:
@@ -140,7 +141,7 @@ def match_outputs(target: Target, batches: Iterable[Feeds]) -> Matched:
     found, samples = Differences(), 0
     with ExitStack() as stack:
         ours, theirs = (
-            in_slices(stack.enter_context(backend.prepare(model, threads=target.threads)), model)
+            in_slices(stack.enter_context(isolated(backend).prepare(model, threads=target.threads)), model)
             for backend in (target.watched, target.backend)
         )
         for feeds in batches:

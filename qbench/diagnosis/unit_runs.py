@@ -1,6 +1,7 @@
 """The runs of one unit: on the backend, in real arithmetic, and with the error of its quantization alone."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,9 @@ from qbench.backends import (
     Backend,
     Executor,
     Feeds,
+    IntegerBackend,
     Timeout,
+    executed_by,
     for_many_sessions,
     get_backend,
     in_slices,
@@ -21,9 +24,10 @@ from qbench.backends import (
 from qbench.diagnosis.engine.client import UnitSession
 from qbench.diagnosis.target import FOLDED, Target
 from qbench.diagnosis.units import QuantizedUnit, levels_without_unit, quantized_units, real_units
+from qbench.errors import QbenchError
 from qbench.graph import constant_value, grid_of, is_constant, node_key, producer, values_by_name, with_shapes
 from qbench.judging import Unaligned
-from qbench.numerics import QParams, quantize
+from qbench.numerics import AddScheme, Arithmetic, QParams, quantize
 
 # The error that quantization parameters alone explain: the fp32 operators with every operand and the result quantized.
 #
@@ -35,6 +39,8 @@ from qbench.numerics import QParams, quantize
 
 _WEIGHT_BITS = 16
 """The most bits of a weight; a constant of more is a bias."""
+OVER_A_STEP = 1.01
+"""Steps of its grid from which a weight is off by more than one, whatever float32 rounds."""
 _PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
@@ -49,12 +55,16 @@ class FloatUnit:
             time.
         moved: constants of the unit that differ from the quantized fp32 ones: name → rms of the difference in steps of
             the constant; of a bias, which is added to the result, in steps of the result.
+        clipped: share of the weights that lie beyond the ends of their grid by more than a step.
+        bits: of the coarsest grid of a weight; None: no weight is on a grid.
     """
 
     graph: ir.Model
     feeds: tuple[str, ...]
     moved: Mapping[str, float]
     is_explained: bool = True
+    clipped: float = 0.0
+    bits: int | None = None
 
 
 def float_counterpart(
@@ -83,10 +93,38 @@ def float_counterpart(
         piece = ir.convenience.extract(original.graph, ends, [known[unit.represents]])
     except ValueError as error:
         raise LookupError(f"fp32 does not compute '{unit.represents}' from {', '.join(feeds)}") from error
-    moved = dict(_round_constants(piece, _rounded_constants(unit), unit.scale)) if rounded else {}
+    grids = _rounded_constants(unit) if rounded else {}
+    weights = {key: grid for key, (grid, _) in grids.items() if grid.qtype.bits <= _WEIGHT_BITS}
+    clipped = _clipped_share(piece, weights)
+    moved = dict(_round_constants(piece, grids, unit.scale))
     graph = ir.Model(piece, ir_version=original.ir_version)
     at_run_time = any(node.op_type == "DynamicQuantizeLinear" for node in unit.graph.graph)
-    return FloatUnit(graph=graph, feeds=feeds, moved=moved, is_explained=not at_run_time)
+    return FloatUnit(
+        graph=graph,
+        feeds=feeds,
+        moved=moved,
+        is_explained=not at_run_time,
+        clipped=clipped,
+        bits=min((grid.qtype.bits for grid in weights.values()), default=None),
+    )
+
+
+def _clipped_share(piece: ir.Graph, grids: Mapping[tuple[str, int], QParams]) -> float:
+    """The share of the fp32 weights of ``piece`` that lie beyond the ends of their grid by more than a step."""
+    clipped = elements = 0
+    for node in piece:
+        for place, value in enumerate(node.inputs):
+            constant, grid = constant_value(value), grids.get((node_key(node), place))
+            if constant is None or grid is None:
+                continue
+            try:
+                scale, point = grid.expanded(constant.shape)
+            except ValueError:  # the parameters do not fit the shape in fp32: another layout
+                continue
+            levels = constant.astype(np.float64) / scale + point
+            beyond = (levels < grid.qmin - OVER_A_STEP) | (levels > grid.qmax + OVER_A_STEP)
+            clipped, elements = clipped + int(beyond.sum()), elements + constant.size
+    return clipped / max(elements, 1)
 
 
 def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QParams, Array]]:
@@ -259,9 +297,79 @@ def levels_of(unit: QuantizedUnit, reals: Array) -> Array:
     return np.asarray(np.clip(levels, unit.lowest, unit.highest).astype(unit.grid.qtype.storage_dtype))
 
 
+_FLOAT_SUMS = frozenset({AddScheme.FUSED, AddScheme.SEPARATE, AddScheme.REAL})
+
+
+ALONE = 8
+"""Samples on which units run alone; the whole graph runs on all."""
+
+
+def random_batch(own: Mapping[str, Array], random: np.random.Generator, *, is_any: bool) -> dict[str, Array]:
+    """Inputs like ``own``, of at least ``ALONE`` samples: their values at other places, or any between their ends.
+
+    Args:
+        own: inputs of a unit; where all have an axis of samples in common, few samples become several. is_any: whether
+            integers are drawn anew; real values always are.
+    """
+    sizes = {len(array) if array.ndim else 0 for array in own.values()}
+    times = -(-ALONE // min(sizes)) if len(sizes) == 1 and 0 not in sizes else 1
+    return {
+        name: np.concatenate([_shuffled(array, random, is_any=is_any) for _ in range(times)])
+        if times > 1
+        else _shuffled(array, random, is_any=is_any)
+        for name, array in own.items()
+    }
+
+
+def _shuffled(array: Array, random: np.random.Generator, *, is_any: bool) -> Array:
+    if array.dtype.kind == "f" and array.size:
+        return np.asarray(random.uniform(array.min(), array.max(), array.shape).astype(array.dtype))
+    if is_any and array.dtype.kind in "iu" and array.size:
+        drawn = random.integers(int(array.min()), int(array.max()), array.shape, endpoint=True)
+        return np.asarray(drawn.astype(array.dtype))
+    return np.asarray(random.permutation(array.reshape(-1)).reshape(array.shape))
+
+
+def computes_in_float(unit: QuantizedUnit, arithmetic: Arithmetic | None) -> bool:
+    """Whether ``arithmetic`` has no integer kernel for an operator of ``unit``: the order of float32 sums decides.
+
+    A normalization, for example, is computed in float32 between its DequantizeLinear and its QuantizeLinear.
+    """
+    if arithmetic is None:
+        return False
+    operators = {node_key(node) for node in unit.graph.graph if node.op_type not in _PAIRS}
+    if not unit.operators:
+        return True  # a quantizer alone divides, or multiplies by a reciprocal
+    if unit.operators in (("Add",), ("Sub",)) and arithmetic.adding.scheme in _FLOAT_SUMS:
+        return True
+    try:
+        with IntegerBackend(arithmetic=arithmetic).prepare(unit.graph) as executor:
+            executed = executed_by(executor)
+    except (QbenchError, ValueError):
+        return False
+    return any(executed[name].precision.startswith("float") for name in operators & executed.keys())
+
+
 def exact_backend() -> Backend:
     """A backend that computes operators in float32 without fusing them, and keeps no memory between runs."""
     return for_many_sessions(get_backend(EXACT))
+
+
+def fused_sums_of(units: Sequence[QuantizedUnit], arithmetic: Arithmetic | None) -> frozenset[str]:
+    """The sums that an engine of ``arithmetic`` takes of a convolution's result before that is rounded.
+
+    Alone such a sum is one of codes, as its convolution is not in the unit.
+    """
+    if arithmetic is None or not arithmetic.adding.fused:
+        return frozenset()
+    makers = {unit.value: unit for unit in units}
+    readers = Counter(name for unit in units for name in unit.feeds)
+    return frozenset(
+        unit.value
+        for unit in units
+        if unit.operators[:1] == ("Add",)
+        and any(readers[name] == 1 and "Conv" in makers[name].operators for name in unit.feeds if name in makers)
+    )
 
 
 class UnitRunner:
@@ -270,6 +378,7 @@ class UnitRunner:
     Args:
         target: whose unit. unit: to be run. counterpart: its counterpart in fp32; None: it has none.
         stack: closes what is prepared here. timeout: of one run on the target's backend.
+        is_fused: whether the engine fuses it with a unit before it; then its claim is the watched backend's, alone.
     """
 
     def __init__(
@@ -279,6 +388,8 @@ class UnitRunner:
         counterpart: FloatUnit | None,
         stack: ExitStack,
         timeout: Timeout = no_timeout,
+        *,
+        is_fused: bool = False,
     ) -> None:
         self.unit = unit
         exact, name = exact_backend(), unit.real
@@ -288,7 +399,8 @@ class UnitRunner:
         self._float: Executor | None = None
         if counterpart is not None and counterpart.is_explained:
             self._float = in_slices(stack.enter_context(exact.prepare(counterpart.graph)), counterpart.graph)
-        claims = target.claims if target.is_watched_itself else None
+        alone = target.watched if is_fused else None
+        claims = target.claims if target.is_watched_itself else alone
         self._claimed = None if claims is None else stack.enter_context(UnitSession(unit, claims))
         self._target = stack.enter_context(UnitSession(unit, target.backend, timeout=timeout))
         self._engine = target.backend.name

@@ -1,6 +1,6 @@
 """The units of a quantized graph, and two results of one quantized value compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,6 +60,15 @@ def leaves_ties_open(arithmetic: Arithmetic | None) -> bool:
 def are_by_chance(differing: int, moved_ties: int, ties: float) -> bool:
     """Whether ``differing`` values are ``moved_ties`` alone, and no more of all ``ties`` than float32 moves."""
     return differing == moved_ties <= max(1.0, _BY_CHANCE * ties)
+
+
+_SINGLE = 1e-4
+"""Share of the values that float32 sums and functions may move by a step without a tie."""
+
+
+def are_of_floats(differing: int, beyond: int, ties: float, elements: int) -> bool:
+    """Whether the order of float32 sums explains ``differing`` values of ``elements``, ``beyond`` by over a step."""
+    return not beyond and differing <= max(1.0, _BY_CHANCE * ties) + _SINGLE * elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -469,6 +478,7 @@ class Captured:
         fed: its fp32 inputs, quantized. isolated: the result of the backend for ``fed``.
         expected: the fp32 value, real.
         replays: further runs on ``feeds``, or on the samples of one run of a graph with a fixed batch.
+        probed: the same unit on random inputs, where few values differ on the samples; None: they cannot be made.
     """
 
     unit: QuantizedUnit
@@ -482,3 +492,4 @@ class Captured:
     isolated: Array | None
     expected: Array
     replays: tuple[Replay, ...] = ()
+    probed: "Callable[[], Captured | None] | None" = None

@@ -14,8 +14,10 @@ import onnx_ir as ir
 from qbench.backends import (
     Array,
     Backend,
+    CheckedExecutor,
     Executor,
     Feeds,
+    OutputCheck,
     executed_by,
     in_slices,
     isolated,
@@ -26,10 +28,31 @@ from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.subject import Subject, read_given
 from qbench.graph import Capabilities, Form, declare_dims, declared_dims, form_of, graph_digest, node_macs, own_copy
 from qbench.metrics import Answers, Likelihoods, OutputKind, Outputs, restored_answers
-from qbench.number_text import rough_percent
+from qbench.number_text import counted, rough_percent
 from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
-from qbench.storage import Cache, TooLargeError, current_limits, digest_code, digest_plain, read_archive, too_large
-from qbench.subjects import Dataset, Samples, Task, forced_likelihoods, prepare_samples, task_answers
+from qbench.storage import (
+    Cache,
+    FollowedCode,
+    TooLargeError,
+    current_limits,
+    digest_code,
+    digest_plain,
+    followed_code,
+    read_archive,
+    too_large,
+)
+from qbench.subjects import (
+    Contents,
+    Dataset,
+    Samples,
+    Task,
+    content_notes,
+    forced_likelihoods,
+    prepare_samples,
+    task_answers,
+    unfollowed_text,
+)
+from qbench.working import working
 
 # The observers and the quantizer are imported where a cell is quantized: they are a third of what is to be loaded, and
 # an evaluation in float needs neither.
@@ -194,7 +217,7 @@ class Quantized:
 def prepare_runners(
     backend: Backend, graphs: Mapping[str, ir.Model], stack: ExitStack, *, threads: int
 ) -> dict[str, Executor]:
-    """An executor a graph, for batches of any size; leaving ``stack`` closes them.
+    """An executor a graph, for batches of any size, whose results are checked; leaving ``stack`` closes them.
 
     Raises:
         UnsupportedError: a graph holds a TFLite file, and the backend is not LiteRT.
@@ -208,8 +231,13 @@ def prepare_runners(
             remedy="Choose one of these for this model.",
         )
     engine = isolated(backend)
-    prepared = {name: stack.enter_context(engine.prepare(model, threads=threads)) for name, model in graphs.items()}
-    return {name: in_slices(executor, graphs[name]) for name, executor in prepared.items()}
+    with working(f"preparing {backend.name}"):
+        prepared = {name: stack.enter_context(engine.prepare(model, threads=threads)) for name, model in graphs.items()}
+    checked = {
+        name: CheckedExecutor(executor, OutputCheck.of(graphs[name], backend.name))
+        for name, executor in prepared.items()
+    }
+    return {name: in_slices(executor, graphs[name]) for name, executor in checked.items()}
 
 
 def answered(task: Task, runners: Mapping[str, Executor], samples: Samples) -> Answers:
@@ -218,7 +246,8 @@ def answered(task: Task, runners: Mapping[str, Executor], samples: Samples) -> A
     Raises:
         QbenchError: what the task and the engine raise.
     """
-    return run_where_prepared(partial(_answers_of, task, samples), runners)
+    with working(f"running {counted(len(samples), 'sample')}"):
+        return run_where_prepared(partial(_answers_of, task, samples), runners)
 
 
 def _answers_of(task: Task, samples: Samples, runners: Mapping[str, Executor]) -> Answers:
@@ -351,10 +380,34 @@ class SubjectArtifacts:
         return self._samples[dataset.digest]
 
     @property
+    def prepared(self) -> int:
+        """How many data sets have been prepared so far."""
+        return len(self._samples)
+
+    def content_notes(self) -> tuple[str, ...]:
+        """Sentences on copies among the data sets that have been prepared so far; nothing is prepared for them."""
+        every = (*self.subject.data.values(), self.subject.calibration)
+        *scored, calibration = [
+            Contents.of(data, self._samples[data.digest]) if data.digest in self._samples else None for data in every
+        ]
+        return content_notes([one for one in scored if one is not None], calibration)
+
+    @cached_property
+    def _task_code(self) -> FollowedCode:
+        return followed_code(self.subject.model.task)
+
+    @property
     def _task_identity(self) -> tuple[str, str]:
         """The name of the task and its code, which may change under one name."""
-        task = self.subject.model.task
-        return task.name, digest_code(task)
+        return self.subject.model.task.name, self._task_code.digest
+
+    def _entry(self, kind: str, key: str, make: Callable[[Path], None], dataset: Dataset) -> Path:
+        """An entry of the cache that was made with the task and with ``dataset``; where these can be told again."""
+        task = unfollowed_text(f"the task '{self.subject.model.task.name:.60}'", self._task_code)
+        unknown = self.samples(dataset).unknown or task
+        if unknown:
+            return self._cache.passing_entry(kind, key, make, held=(self.subject.model.task,), why=unknown)
+        return self._cache.entry(kind, key, make)
 
     def identity(self) -> dict[str, str]:
         """The digests that tell whether a stored reference is of this model, data and preprocessing."""
@@ -374,7 +427,8 @@ class SubjectArtifacts:
         identity = [made_from, self.fp32_backend.name, self._environment_class, FP32_VERSION]
         if self.subject.asks_likelihoods(dataset):
             identity.append("likelihoods")
-        path = self._cache.entry("fp32", f"{digest_plain(identity)}.npz", lambda path: self._run_fp32(dataset, path))
+        name = f"{digest_plain(identity)}.npz"
+        path = self._entry("fp32", name, lambda path: self._run_fp32(dataset, path), dataset)
         try:
             stored = stored_run(read_archive(path, most=current_limits().tensor_bytes))
         except TooLargeError as error:
@@ -397,7 +451,7 @@ class SubjectArtifacts:
 
     def answer(self, backend: Backend, graphs: Mapping[str, ir.Model], dataset: Dataset, *, threads: int) -> Answers:
         """Load ``graphs`` into ``backend`` and let the task answer ``dataset``."""
-        with ExitStack() as stack:
+        with working(f"{self.subject.model.id} on {backend.name}"), ExitStack() as stack:
             runners = prepare_runners(backend, graphs, stack, threads=threads)
             answers = answered(self.subject.model.task, runners, self.samples(dataset))
             return self.with_likelihoods(answers, runners, dataset)
@@ -435,7 +489,12 @@ class SubjectArtifacts:
             steps = [repr(step) for step in key[0]]
             made_by = [steps, self.fp32_backend.name, self._environment_class, digest_code(prepare_watch)]
             identity = digest_plain([made_from, made_by, PROFILE_VERSION, channels])
-            folder = self._cache.entry("profiles", identity, lambda path: self._calibrate(pipeline, path, channels))
+            folder = self._entry(
+                "profiles",
+                identity,
+                lambda path: self._calibrate(pipeline, path, channels),
+                self.subject.calibration,
+            )
             self._profiles[key] = {name: Profile.load(folder / f"{name}.json") for name in canonical}
         return self._profiles[key]
 
@@ -443,7 +502,7 @@ class SubjectArtifacts:
         from qbench.calibration import prepare_watch
 
         folder.mkdir()
-        with ExitStack() as stack:
+        with working(f"calibrating {self.subject.model.id}"), ExitStack() as stack:
             samples = self.samples(self.subject.calibration)
             watches: dict[str, Any] = {
                 name: stack.enter_context(

@@ -1,8 +1,10 @@
 """One cell from its request to its measurement: quantize, prepare, answer, count."""
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qbench.backends import Backend, HasRuleDigests, Recorded, as_backend, get_backend, recording
@@ -18,10 +20,11 @@ from qbench.evaluation.versus_backend import BackendComparison
 from qbench.graph import Form, constant_bytes, values_by_name
 from qbench.host import processor_class
 from qbench.judging import FP32, GIVEN, RECORDED, Calibrated, Cell, EnvironmentClass, Measurement
-from qbench.metrics import Against, Answers, Score, packed_answers, score, slice_scores
+from qbench.metrics import Against, Answers, Score, get_metric, packed_answers, score, slice_scores
 from qbench.number_text import counted
-from qbench.storage import Cache
+from qbench.storage import Cache, digest_plain
 from qbench.subjects import Dataset, Samples, task_answers
+from qbench.working import working
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -150,6 +153,11 @@ def measure_request(request: Request) -> Measurement:
     Raises:
         QbenchError: as ``measure_cell``.
     """
+    with working(f"measuring {request.cell}"):
+        return _measured(request)
+
+
+def _measured(request: Request) -> Measurement:
     backend, schema, shared = request.backend, request.schema, request.shared
     subject = shared.subject
     task, timer = subject.model.task, request.timer
@@ -220,6 +228,7 @@ def measure_request(request: Request) -> Measurement:
         run_in_float=() if quantized is None else quantized.run_in_float,
         executed_macs=share,
         executed_in_float=in_float,
+        made=_made(request),
         idle_rules=() if quantized is None else quantized.idle_rules,
         constant_bytes=sum(map(constant_bytes, graphs.values())),
         seconds=_seconds(started, prepared, finished, comparison) | again,
@@ -344,14 +353,28 @@ def _score(
     try:
         return score(use.metric, answers, labels=labels, reference=reference, name=use.name, sources=data.drawn_from)
     except ValueError as error:
-        usual = answers.usual_metrics if labels is not None else ()
-        fitting = [name for name in (*usual, "agreement") if name != use.metric.name]
+        fitting = _fitting(use.metric.name, answers, reference, data)
+        remedy = f"Choose {' or '.join(fitting)} instead" if fitting else "Leave the metric out"
+        if labels is not None and data.whole_labels is None:
+            remedy += ", or give the model the task of such labels: model_from_file(path, task=…)"
         raise InputError(
             f"Scoring '{request.shared.subject.model.id}' on '{use.data}' with metric '{use.name}'",
             found=str(error),
             expected="a metric that counts what this model answers, and data that it can count",
-            remedy=f"Choose {' or '.join(fitting)} instead.",
+            remedy=f"{remedy}.",
         ) from error
+
+
+def _fitting(wrong: str, answers: Answers, reference: Answers, data: Dataset) -> list[str]:
+    """The names of the usual metrics of ``answers`` that can count them, other than ``wrong``."""
+    found = []
+    usual = answers.usual_metrics if data.labels is not None else ()
+    for name in (*usual, "agreement"):
+        with contextlib.suppress(ValueError):
+            if name != wrong:
+                score(get_metric(name), answers, labels=data.labels, reference=reference, name=name)
+                found.append(name)
+    return found
 
 
 def _recovery(request: Request, answers: Mapping[str, Answers]) -> tuple[Score, ...]:
@@ -447,6 +470,19 @@ def _calibrated(request: Request) -> Calibrated | None:
     words = f"{counted(len(data), 'sample')} of '{data.id}'"
     key = "+".join(filter(None, (schema.canonical, request.recalibrated)))
     return Calibrated(key=key, ranges=ranges, samples=words)
+
+
+def _made(request: Request) -> dict[str, str]:
+    """What the cell was quantized by, in words and digests: the calibration samples, and the rules of the schema."""
+    schema = request.schema
+    if schema is None or request.cell.is_given:
+        return {}
+    data = request.shared.subject.calibration
+    samples = {"calibration": f"{counted(len(data), 'sample')} of '{data.id}'"} if schema.needs_profile else {}
+    return {**samples, "schema": digest_plain(replace(schema, name=""))[:_RULE_DIGITS]}
+
+
+_RULE_DIGITS = 12
 
 
 def _short(end: float) -> float:

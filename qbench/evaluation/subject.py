@@ -9,6 +9,7 @@ import onnx_ir as ir
 from qbench.errors import InputError
 from qbench.graph import Form, form_of
 from qbench.metrics import Answers, Likelihoods, Metric, get_metric
+from qbench.number_text import counted
 from qbench.subjects import (
     Dataset,
     Preprocess,
@@ -133,11 +134,16 @@ def refuse_overlap(model: str, calibration: Dataset, scored: Dataset) -> None:
     Raises:
         InputError: two samples come from one source; the first is named.
     """
-    shared = set(calibration.sources) & set(scored.sources)
+    names = dict(zip(reversed(scored.sources), reversed(scored.sample_ids), strict=True))
+    shared = {
+        source: one for source, one in zip(calibration.sources, calibration.sample_ids, strict=True) if source in names
+    }
     if shared:
+        source, sample = next(iter(shared.items()))
+        example = f"e.g. '{sample}', there '{names[source]}'"
         raise InputError(
             f"Calibrating '{model}' on '{calibration.id}'",
-            found=f"{len(shared)} sources that '{scored.id}' is scored on, e.g. '{min(shared)}'",
+            found=f"{counted(len(shared), 'source')} that '{scored.id}' is scored on, {example}",
             expected="calibration samples that are never scored",
             remedy="Choose other calibration data.",
         )

@@ -323,7 +323,12 @@ class FaultHarness:
     def _localized(
         self, trial: Trial, placed: Placed, cell: RepeatableCell, measured: Measurement, samples: int
     ) -> Trial:
-        options = LocalizeOptions(samples=samples, first=samples_that_moved(measured), repairs=False)
+        options = LocalizeOptions(
+            samples=samples,
+            first=samples_that_moved(measured),
+            repairs=False,
+            in_float=measured.executed_in_float,
+        )
         budget = Budget.begin(None, self.timer)
         try:
             finding = localize_verdict(cell, self._verdict(measured), budget, options=options)

@@ -184,6 +184,6 @@ FAULTS = (
         Story("onnx/tensorflow-onnx#1719", "Constant folding replaced quantized weights of convolutions by floats."),
         GraphEdit(_in_float),
         has_weight,
-        (Cause.WRONG_KERNEL, Cause.ROUNDING),
+        (Cause.IN_FLOAT,),
     ),
 )

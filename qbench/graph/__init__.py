@@ -57,7 +57,9 @@ if TYPE_CHECKING:
     from qbench.graph.qdq import grid_of as grid_of
     from qbench.graph.qdq import is_qdq as is_qdq
     from qbench.graph.qdq import mark_float_levels as mark_float_levels
+    from qbench.graph.qdq import rounded_behind as rounded_behind
     from qbench.graph.query import LINEAGE as LINEAGE
+    from qbench.graph.query import OF_REALS as OF_REALS
     from qbench.graph.query import constant_value as constant_value
     from qbench.graph.query import consumers as consumers
     from qbench.graph.query import extend_lineage as extend_lineage

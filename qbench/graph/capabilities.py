@@ -28,13 +28,15 @@ class Capabilities:
 
     Args:
         forms: the graph forms it runs.
-        activation_qtypes, weight_qtypes, bias_qtypes: names of the grids it has (``int8``, ``uint8``, …).
+        activation_qtypes, weight_qtypes, bias_qtypes: names of the grids it has (``int8``, ``uint8``, …). Biases of
+            ``int32`` alone are at the product's scale; a backend that names further ones adds biases of all of these
+            at scales of their own in integers, too (``adds_off_product``).
         weight_per_channel, weight_per_block: whether weights may carry one scale a channel, one a block.
         batched_per_channel: whether it multiplies quantized activations by a constant of more than two axes (a matrix
             per batch, MatMul) that has one scale per column. blocks_of_vectors: whether constant vectors have blocks.
         activation_per_channel: whether activations may carry one scale a channel.
         integer_products: the pairs (activations, weights) of grids that it multiplies in integers, one scale a tensor
-            or a channel, with a bias at the product's scale; other products run in floats between their grids. None:
+            or a channel, with a bias at a scale that it adds; other products run in floats between their grids. None:
             it multiplies all.
         float_products: operators (``ConvTranspose``) whose products it runs in floats whatever the grids are.
         requantized_products: operators (``Conv``) whose products it runs in integers only where their result is
@@ -46,6 +48,7 @@ class Capabilities:
         tables: whether it computes functions of one 8-bit value (sigmoid, tanh, …) by table, or at all.
         max_opset: of the default ONNX domain, for graphs it is handed.
         max_macs: the largest network, in multiply-accumulates of one sample, that it runs in useful time; None: any.
+        miscomputes: names of patterns that the engine computes wrong without a word; its backend refuses them.
         taps: whether it gives values inside a graph; without, another backend observes the ranges of float models.
     """
 
@@ -68,3 +71,8 @@ class Capabilities:
     max_opset: int = 24
     max_macs: int | None = None
     taps: bool = True
+    miscomputes: frozenset[str] = frozenset()
+
+    def adds_off_product(self, qtype: str) -> bool:
+        """Whether it adds a bias of the grid ``qtype`` at a scale of its own to products in integers."""
+        return qtype in self.bias_qtypes and self.bias_qtypes != {"int32"}

@@ -43,6 +43,9 @@ _FIELDS: Mapping[int, str] = MappingProxyType(
 )
 """Data type → the field that holds its elements where they are not raw bytes; all others are in ``int32_data``."""
 
+_GROWING = frozenset({"ConstantOfShape", "EyeLike", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"})
+"""Operators whose result can be of any size, whatever the size of their inputs."""
+
 _TEXT_BYTES = ("s", "strings")
 """Fields of an attribute that are bytes to protobuf and text to ONNX."""
 
@@ -383,17 +386,22 @@ class _Check:
             ) from error
         except Exception as error:  # both raise many kinds
             raise self._invalid(_first_line(error)) from error
+        sizes: dict[str, int] = {}
         for graph in (found.graph, *_inner_graphs(found.graph.node)):
             for value in (*graph.value_info, *graph.output):
-                self._check_size(value)
+                sizes[value.name] = max(sizes.get(value.name, 0), self._check_size(value))
+        made = sum(sizes.get(name, 0) for name in _grown(self._proto.graph))
+        self._limit("values that operators make large out of constants", made, "made_bytes")
 
-    def _check_size(self, value: onnx.ValueInfoProto) -> None:
+    def _check_size(self, value: onnx.ValueInfoProto) -> int:
+        """Note ``value`` where it is too large; its bytes as far as its shape says them."""
         kind = value.type.tensor_type
         if not value.type.HasField("tensor_type") or kind.elem_type not in _DATA_TYPES:
-            return
+            return 0
         count = math.prod(d.dim_value for d in kind.shape.dim if d.HasField("dim_value"))
-        size = count if kind.elem_type == onnx.TensorProto.STRING else count * _bits(kind.elem_type) // 8
+        size = int(count if kind.elem_type == onnx.TensorProto.STRING else count * _bits(kind.elem_type) // 8)
         self._limit(f"the value '{value.name}'", size, "tensor_bytes")
+        return size
 
     def _check_loop(self, node: onnx.NodeProto, outer: onnx.GraphProto | onnx.FunctionProto) -> None:
         """Refuse a Loop whose condition never ends it and that has no other end, or one that is too far away."""
@@ -446,6 +454,17 @@ def _inner_graphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
         for graph in _graphs_of(node):
             yield graph
             yield from _inner_graphs(graph.node)
+
+
+def _grown(graph: onnx.GraphProto) -> Iterator[str]:
+    """The values that growing operators of ``graph`` make out of constants alone."""
+    constants = {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        if any(_graphs_of(node)) or not constants.issuperset(filter(None, node.input)):
+            continue
+        constants |= set(node.output)
+        if node.op_type in _GROWING and node.domain in _DEFAULT_DOMAINS:
+            yield from filter(None, node.output)
 
 
 def _bytes_of(tensor: onnx.TensorProto) -> int:

@@ -73,6 +73,8 @@ class IntegerForm:
             operands may come.
         result: (scale, zero point) of the result; None: the result is real, int32, or behind any number of operands.
         bias: index of the int32 bias, at the product of the scales of the first two operands.
+        bias_scale: index of the scale of a bias at a scale of its own (one, or one a column), which may be left out;
+            None: there is no such operand.
         attributes: those of the float operator that it has too.
     """
 
@@ -82,6 +84,7 @@ class IntegerForm:
     operands: tuple[tuple[int, ...], ...] = ()
     result: tuple[int, int] | None = None
     bias: int | None = None
+    bias_scale: int | None = None
     attributes: tuple[str, ...] = ()
 
     @property
@@ -169,6 +172,25 @@ _POINTWISE_RULE = "elementwise:lower_pointwise"
 def _own(name: str, kernel: str) -> IntegerForm:
     """The operator of our own for ``name``: x s z of every operand, then s_y z_y; attributes as they were."""
     return IntegerForm(domain=INTEGER_DOMAIN, name=f"{QLINEAR}{name}", kernel=kernel)
+
+
+def _own_bias(
+    name: str, kernel: str, result: tuple[int, int] = (6, 7), bias: int = 8, attributes: tuple[str, ...] = ()
+) -> IntegerForm:
+    """The product ``name`` of an engine as an operator of our own: a bias, then its scale as the last operand.
+
+    The attribute ``sum_scale`` is ``bias`` where the product is rounded to the bias's scale, else ``finest``.
+    """
+    return IntegerForm(
+        domain=INTEGER_DOMAIN,
+        name=name,
+        kernel=kernel,
+        operands=_TWO,
+        result=result,
+        bias=bias,
+        bias_scale=9,
+        attributes=attributes,
+    )
 
 
 def _engine(
@@ -291,6 +313,7 @@ _ROWS = (
                 bias=8,
                 attributes=_WINDOW,
             ),
+            _own_bias("QLinearConv", "convolutions:conv", attributes=_WINDOW),
             IntegerForm(
                 domain="",
                 name="ConvInteger",
@@ -316,6 +339,7 @@ _ROWS = (
                 operands=_TWO,
                 result=(6, 7),
                 bias=8,
+                bias_scale=9,
                 attributes=(*_WINDOW, "output_padding", "output_shape"),
             ),
         ),
@@ -334,6 +358,7 @@ _ROWS = (
             IntegerForm(
                 domain=ENGINE_DOMAIN, name="QGemm", kernel="products:gemm", operands=_TWO, result=(7, 8), bias=6
             ),
+            _own_bias("QGemm", "products:gemm", result=(7, 8), bias=6),
         ),
     ),
     OpSpec(
@@ -346,6 +371,7 @@ _ROWS = (
         dynamic="MatMulInteger",
         forms=(
             IntegerForm(domain="", name="QLinearMatMul", kernel="products:matmul", operands=_TWO, result=(6, 7)),
+            _own_bias("QLinearMatMul", "products:matmul"),
             IntegerForm(domain="", name="MatMulInteger", kernel="products:matmul_integer", operands=((0, 2), (1, 3))),
             IntegerForm(
                 domain=ENGINE_DOMAIN,

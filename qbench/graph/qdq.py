@@ -64,6 +64,23 @@ def breaches_of_float_levels(node: ir.Node) -> Iterator[str]:
             yield f"What '{node_key(reader)}' gives has not one reader; expected one Mul a reader."
 
 
+def rounded_behind(node: ir.Node) -> tuple[tuple[ir.Node, ...], str, npt.NDArray[Any]] | None:
+    """The quantization in float operators that alone reads the result of ``node``, and has one reader.
+
+    Returns:
+        Its Div, Round, Clip and Mul, the name of its type, and its scale; None where there is none.
+    """
+    first = _following(node, "Div")
+    clip = _following(_following(first, "Round"), "Clip")
+    last = _following(clip, "Mul")
+    if first is None or clip is None or last is None or any(breaches_of_float_levels(first)):
+        return None
+    scale, rounded = constant_value(first.inputs[1]), only_consumer(first.outputs[0])
+    if scale is None or rounded is None:
+        return None
+    return (first, rounded, clip, last), first.metadata_props[_KEY], scale
+
+
 def _following(node: ir.Node | None, operator: str) -> ir.Node | None:
     """The marked node of kind ``operator`` that alone reads the result of ``node``, its other operands constant."""
     follower = None if node is None else only_consumer(node.outputs[0])

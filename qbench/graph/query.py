@@ -106,6 +106,8 @@ T = TypeVar("T")
 
 ORIGIN = "qbench.origin"
 LINEAGE = "qbench.lineage"
+OF_REALS = "qbench.of_reals"
+"""Metadata of a Clip of codes in a lowered graph: limits that the graph, as it is written, puts on reals."""
 
 
 def read_entry(metadata: Mapping[str, str], key: str, where: str, made_of: Callable[[Any], T]) -> T | None:

@@ -66,6 +66,26 @@ def run_git(folder: Path, *arguments: str, timeout_s: float = _TIMEOUT_S) -> str
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+OURS_BASE_THEIRS = (2, 1, 3)
+"""The numbers by which git's index calls the sides of a merge and what they come from."""
+
+
+def indexed_file(path: Path, stage: int) -> bytes | None:
+    """The file at ``path`` as git's index has it; None: not at this stage, or without git.
+
+    Args:
+        stage: 0, or in a merge that is not finished one of ``OURS_BASE_THEIRS``.
+    """
+    name = f":{stage}:./{path.name}"
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(path.parent), "show", name], capture_output=True, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
 # The main line of a repository: its commits by first parents, the earliest first.
 
 
@@ -98,6 +118,43 @@ def subject_line(commit: str, folder: Path | str = ".") -> str:
 def tree_hash(commit: str, folder: Path | str = ".") -> str:
     """The hash of all files of ``commit``; empty where there is no such commit."""
     return run_git(Path(folder), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{tree}}") or ""
+
+
+class PublishedCommit(NamedTuple):
+    """Where another computer finds a commit.
+
+    ``address`` is as the configuration has it and may hold a login; ``folder`` is below the root (empty: the root).
+    """
+
+    address: str
+    sha: str
+    folder: str
+
+
+def published_commit(folder: Path | str) -> PublishedCommit | None:
+    """What is checked out in ``folder``, as another computer finds it.
+
+    None where no remote repository has the commit, as far as its branches were fetched, or where the remote is a folder
+    of this computer.
+    """
+    folder = Path(folder)
+    branches = run_git(folder, "for-each-ref", "--contains=HEAD", "--format=%(refname)", "refs/remotes") or ""
+    inside = run_git(folder, "rev-parse", "--show-prefix") or ""
+    for branch in branches.splitlines():
+        remote = branch.split("/")[2]
+        address = run_git(folder, "config", "--get", f"remote.{remote}.url") or ""
+        if _is_elsewhere(address):
+            return PublishedCommit(address, whole_hash("HEAD", folder), inside.rstrip("/"))
+    return None
+
+
+def _is_elsewhere(address: str) -> bool:
+    """Whether a remote is on another computer: ``scheme://…`` other than file, or ``host:path`` of a secure shell."""
+    scheme, separator, _ = address.partition("://")
+    if separator:
+        return scheme != "file"
+    host, colon, _ = address.partition(":")
+    return bool(colon) and "/" not in host
 
 
 # A second working tree of a repository, for building old commits: the user's own checkout is never touched.

@@ -1,7 +1,7 @@
 """From accumulators to quantized values for one node: bias, multiplier, rounding, zero point, clamp."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,13 @@ class Epilogue:
     largest: int
     ranges: Ranges | None = None
 
+    def part(self, columns: slice) -> "Epilogue":
+        """The same of ``columns`` alone."""
+        x, weight, y = self.scales
+        some = len(range(self.columns)[columns])
+        bias = None if self.bias is None else np.asarray(_of_columns(self.bias, columns), np.int64)
+        return replace(self, scales=(x, _of_columns(weight, columns), y), bias=bias, columns=some)
+
     @property
     def ends(self) -> Ranges:
         """What a multiplier of the form RANGE is computed from besides."""
@@ -83,6 +90,12 @@ class Epilogue:
         return np.array(np.broadcast_to(np.asarray(values, dtype), (self.columns,)), order="C")
 
 
+def _of_columns(values: npt.ArrayLike, columns: slice) -> npt.NDArray[Any]:
+    """``values``, a number or one a column, of ``columns`` alone."""
+    each = np.asarray(values)
+    return each[columns] if each.size > 1 else each
+
+
 @dataclass(frozen=True, slots=True)
 class Ends:
     """How a rounded number becomes a level: clamped to ``low`` … ``high``, then ``behind`` is added.
@@ -99,12 +112,15 @@ class Ends:
     high: int
 
     @classmethod
-    def of(cls, epilogue: Epilogue, scaling: Scaling) -> "Ends":
-        """clamp(clamp(v, ±inner) + z, low, high) = clamp(v, both) + z, each inner end clamped to the outer ones."""
+    def of(cls, epilogue: Epilogue, scaling: Scaling, base: int = 0) -> "Ends":
+        """clamp(clamp(v, ±inner) + z, low, high) = clamp(v, both) + z, each inner end clamped to the outer ones.
+
+        ``base`` is the code that a RANGE counts from.
+        """
         zero = int(epilogue.output.zero_point)
         before = zero if scaling.zero_point is ZeroPoint.BEFORE else 0
-        if scaling.form is MultiplierForm.RANGE:  # its offset is part of the steps, and counts from the lowest code
-            before, zero = 0, epilogue.output.qtype.qmin
+        if scaling.form is MultiplierForm.RANGE:  # its offset is part of the steps
+            before, zero = 0, base
         low, high = (end - (zero - before) for end in epilogue.limits)
         if scaling.inner_bits:
             half = 1 << (scaling.inner_bits - 1)
@@ -165,7 +181,7 @@ def _by_floats(epilogue: Epilogue, scaling: Scaling) -> Pass:
 
     zero = int(epilogue.output.zero_point)
     steps = float_steps(epilogue.scales, scaling, epilogue.bias if scaling.real_bias else None, epilogue.ends, zero)
-    dtype, ends = steps.multiplier.dtype, Ends.of(epilogue, scaling)
+    dtype, ends = steps.multiplier.dtype, Ends.of(epilogue, scaling, steps.base)
     numbers = (epilogue.each(part, dtype) for part in (steps.bias, steps.first, steps.second, steps.multiplier))
     given = (epilogue.bias_of(scaling), *numbers, dtype.type(ends.before), ends.as_array(dtype))
     run = float_levels(_ORDERS.index(steps.order), _ROUNDINGS.index(scaling.stages[-1].rounding))
@@ -259,6 +275,31 @@ def finish(epilogue: Epilogue, arithmetic: Arithmetic, counters: Counters, *, co
         return stepwise
 
     return in_one_pass(epilogue, arithmetic.scaling, stepwise)
+
+
+def finish_in_blocks(
+    epilogue: Epilogue, arithmetic: Arithmetic, counters: Counters, *, compiled: bool, left: int
+) -> Finish:
+    """As ``finish``, the last ``left`` columns as the arithmetic counts those beyond its blocks.
+
+    Raises:
+        InputError: a multiplier that the arithmetic cannot hold.
+    """
+    whole = epilogue.columns - left
+    if not left:
+        return finish(epilogue, arithmetic, counters, compiled=compiled)
+    if not whole:
+        return finish(epilogue, arithmetic.beyond_blocks, counters, compiled=compiled)
+    parts = slice(0, whole), slice(whole, epilogue.columns)
+    rules = arithmetic, arithmetic.beyond_blocks
+    finishes = [
+        finish(epilogue.part(part), one, counters, compiled=compiled) for part, one in zip(parts, rules, strict=True)
+    ]
+
+    def run(sums: npt.NDArray[Any]) -> Array:
+        return np.concatenate([each(sums[:, part]) for part, each in zip(parts, finishes, strict=True)], axis=1)
+
+    return run
 
 
 def _stepwise(epilogue: Epilogue, arithmetic: Arithmetic, counters: Counters) -> Finish:

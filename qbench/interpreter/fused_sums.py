@@ -16,7 +16,7 @@ from qbench.interpreter.integer_kernels.convolutions import conv, convolution_su
 from qbench.interpreter.integer_kernels.functions import add
 from qbench.interpreter.integer_kernels.products import optional
 from qbench.interpreter.kernel import KernelContext, KernelFunction
-from qbench.interpreter.windows import Windows, behind_clip, channels_first, channels_last
+from qbench.interpreter.windows import Windows, behind_clip, channels_first, channels_last, onward
 from qbench.numerics import Arithmetic, MultiplierForm, Ranges, residual_steps
 
 _OPERANDS = (0, 3)
@@ -78,6 +78,7 @@ def fused_sum(place: int, convolution: KernelContext, summing: KernelContext) ->
         None if bias is None else bias.astype(np.int64).reshape(-1),
         Ranges.of(x, own.qtype, clipped=behind_clip(convolution.node)),
         (own, other, result),
+        onward=onward(summing.node),
     )
     (low, high), dtype = summing.arithmetic.limits(result), result.qtype.storage_dtype
     windows = Windows.of(convolution.node, tuple(convolution.needed(3).shape[2:]))

@@ -8,9 +8,9 @@ import numpy.typing as npt
 import onnx_ir as ir
 from numpy.lib.stride_tricks import as_strided
 
-from qbench.graph import int_attribute, ints_attribute, op_spec, word_attribute
+from qbench.graph import OF_REALS, int_attribute, ints_attribute, op_spec, word_attribute
 from qbench.interpreter.arrays import Array, BatchError
-from qbench.numerics import SumShape
+from qbench.numerics import Onward, SumShape
 
 # Windows of a convolution or a pool: padding, strides, dilations, and the rows that a product sums over.
 #
@@ -159,15 +159,32 @@ def sum_shape(node: ir.Node, weight: tuple[int, ...]) -> SumShape:
 
 
 def behind_clip(node: ir.Node) -> bool:
-    """Whether the data of ``node`` come from a Clip of codes, moved or not."""
+    """Whether the data of ``node`` come from a Clip that is written on codes, moved or not."""
     data = node.inputs[0]
     while data is not None and (producer := data.producer()) is not None:
-        if producer.op_type == "Clip":
+        if _clips_codes(producer):
             return True
         if not op_spec(producer).is_mover:
             return False
         data = producer.inputs[0]
     return False
+
+
+def onward(node: ir.Node) -> Onward:
+    """Where the codes of ``node`` go; limits of reals, which are in front of the quantizer, are part of ``node``."""
+    (result,) = node.outputs[:1]
+    readers = [use.node for use in result.uses()]
+    if len(readers) == 1 and OF_REALS in readers[0].metadata_props:
+        return onward(readers[0])
+    if any(_clips_codes(reader) for reader in readers):
+        return Onward.CLIP
+    if not readers or result.is_graph_output() or any(reader.op_type == "DequantizeLinear" for reader in readers):
+        return Onward.REALS
+    return Onward.CODES
+
+
+def _clips_codes(node: ir.Node) -> bool:
+    return node.op_type == "Clip" and OF_REALS not in node.metadata_props
 
 
 def _fast(windows: Windows, groups: int) -> bool:

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from qbench.judging.drift import arithmetic_change as arithmetic_change
     from qbench.judging.drift import broken_text as broken_text
     from qbench.judging.drift import holds as holds
+    from qbench.judging.drift import making_changes as making_changes
     from qbench.judging.drift import moved_ranges as moved_ranges
     from qbench.judging.drift import within_noise as within_noise
     from qbench.judging.expectation import Accepted as Accepted
     from qbench.judging.expectation import Expectation as Expectation
+    from qbench.judging.expectation import Floors as Floors
     from qbench.judging.expectation import State as State
     from qbench.judging.expectation import accepted_on as accepted_on
     from qbench.judging.expectation import inherited as inherited
@@ -39,10 +41,10 @@ if TYPE_CHECKING:
     from qbench.judging.format import valued as valued
     from qbench.judging.judgement import APPROVABLE as APPROVABLE
     from qbench.judging.judgement import NEVER_ACCEPTED as NEVER_ACCEPTED
-    from qbench.judging.judgement import NO_LONGER_FAILS as NO_LONGER_FAILS
     from qbench.judging.judgement import approved as approved
     from qbench.judging.judgement import judge as judge
     from qbench.judging.judgement import support_lost as support_lost
+    from qbench.judging.known_bad import NO_LONGER_FAILS as NO_LONGER_FAILS
     from qbench.judging.loss import IMPROVED as IMPROVED
     from qbench.judging.loss import least_agreement as least_agreement
     from qbench.judging.loss import retrained_gate as retrained_gate
@@ -63,8 +65,8 @@ if TYPE_CHECKING:
     from qbench.judging.noise import Repeats as Repeats
     from qbench.judging.noise import noise_of as noise_of
     from qbench.judging.power import DataPower as DataPower
+    from qbench.judging.power import excluded_text as excluded_text
     from qbench.judging.power import open_sentence as open_sentence
-    from qbench.judging.power import whole_effect as whole_effect
     from qbench.judging.rules import DEFAULT_TOLERANCE as DEFAULT_TOLERANCE
     from qbench.judging.rules import Allowance as Allowance
     from qbench.judging.rules import Limit as Limit
@@ -94,6 +96,7 @@ if TYPE_CHECKING:
     from qbench.judging.verdict import FAILING as FAILING
     from qbench.judging.verdict import Gate as Gate
     from qbench.judging.verdict import GateState as GateState
+    from qbench.judging.verdict import KnownValue as KnownValue
     from qbench.judging.verdict import MovedRange as MovedRange
     from qbench.judging.verdict import Outcome as Outcome
     from qbench.judging.verdict import Verdict as Verdict

@@ -10,10 +10,10 @@ from qbench.judging.measurement import Compared, FirstNode, Measurement, Stopped
 from qbench.judging.noise import Repeats, most_flips, noise_of
 from qbench.judging.rules import Allowance, Rules
 from qbench.judging.verdict import Gate, GateState, MovedRange, listed
-from qbench.number_text import counted, short_percent, steps_text
+from qbench.number_text import counted, short_percent, steps_text, value_text
 
 if TYPE_CHECKING:
-    from qbench.metrics import AnswerChange, Answers
+    from qbench.metrics import AnswerChange, Answers, Score
 
 
 # Drift: the same cell in the same environment class must give the accepted answers.
@@ -159,7 +159,8 @@ def _predictions_gate(
             return replace(_gate(state, text), rule=allowance.flips_text)
         changed += "; flips cannot be counted, as the answers were not kept when it was accepted"
     cause = arithmetic_change(accepted.arithmetic, measurement.digests.get("arithmetic", ""))
-    return _gate(GateState.BROKEN, f"{cause}; {changed}" if cause else changed)
+    causes = [cause] if cause else []
+    return _gate(GateState.BROKEN, "; ".join([*causes, *making_changes(accepted.made, measurement.made), changed]))
 
 
 def _moves_gate(changes: Mapping[str, "AnswerChange"], allowance: Allowance) -> Gate:
@@ -173,6 +174,18 @@ def _moves_gate(changes: Mapping[str, "AnswerChange"], allowance: Allowance) -> 
         state = GateState.BROKEN if beyond else GateState.HOLDS
         detail = f"probabilities of {beyond} of {samples} moved further than allowed, the furthest by {largest:.3g}"
     return Gate(kind="drift", metric="probabilities", state=state, detail=detail, rule=allowance.moves_text)
+
+
+def making_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """What two results were not made with alike, in words; nothing of what one of the two does not know.
+
+    ``calibration: 32 samples of 'cnn_cal' → 4 samples of 'cnn_cal'``, ``the rules of the schema were edited``.
+    """
+    moved = [key for key in before if before[key] != after.get(key, before[key])]
+    return tuple(
+        "the rules of the schema were edited" if key == "schema" else f"{key}: {before[key]} → {after[key]}"
+        for key in moved
+    )
 
 
 def arithmetic_change(before: str, after: str) -> str:
@@ -195,7 +208,8 @@ def reference_gate(measurement: Measurement, expectation: Expectation, drift: Ga
     text = f"{what} from the stored fp32 answers on {', '.join(moved)}"
     text += f": {listed(measurement.changed)}" if count else " (only in ranks below the best)"
     if drift.state is GateState.HOLDS:
-        return _reference(GateState.SHOWN, f"{text}; this was accepted")
+        accepted = "this was accepted" if drift.rule == RULE else f"from what was accepted they differ {drift.rule}"
+        return _reference(GateState.SHOWN, f"{text}; {accepted}")
     return _reference(drift.state, text)
 
 
@@ -203,8 +217,15 @@ def metric_changes(measurement: Measurement, accepted: Accepted) -> str:
     """How many metrics changed, and each old → new: ``1 of 2 metrics changed: top1 356 → 350``."""
     both = [s for s in measurement.scores if s.metric in accepted.metrics]
     changed = [s for s in both if accepted.metrics[s.metric] != s.hits]
-    listing = ", ".join(f"{s.metric} {accepted.metrics[s.metric]} → {s.hits}" for s in changed)
+    listing = ", ".join(_hits_change(score, accepted.metrics[score.metric]) for score in changed)
     return f"{len(changed)} of {counted(len(both), 'metric')} changed" + (f": {listing}" if changed else "")
+
+
+def _hits_change(score: "Score", before: int) -> str:
+    """``top1 356 → 350`` of a count, ``sqnr 42.7 → 14 dB`` of a value in a unit."""
+    if score.unit == "%":
+        return f"{score.metric} {before} → {score.hits}"
+    return f"{score.metric} {before / score.out_of:.5g} → {value_text(score.value, score.unit)}"
 
 
 def _gate(state: GateState, detail: str) -> Gate:
@@ -262,7 +283,10 @@ def calibration_gates(
     unknown, gone = len(now.ranges.keys() - before.keys()), len(before.keys() - now.ranges.keys())
     if moved:
         first = f"the first that of '{moved[0].value}', {moved[0].text}"
-        on = f"; calibrated on {now.samples} now" if now.samples else ""
+        name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
+        samples = "" if name is None else expectation.accepted[name].made.get("calibration", "")
+        then = f", accepted on {samples}" if samples else ""
+        on = f"; calibrated on {now.samples} now{then}" if now.samples else ""
         state, detail = GateState.BROKEN, f"{len(moved)} of {counted(ranges, 'range')} moved, {first}{on}"
     elif not before:
         state, detail = GateState.SHOWN, f"no ranges are accepted for the calibration '{now.key}': accept them as new"

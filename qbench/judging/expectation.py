@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from qbench.judging.cell import ANY, EnvironmentClass, are_equivalent
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Repeats
+from qbench.judging.statistics import ALPHA, loss_midp
 from qbench.judging.verdict import Gate
 from qbench.metrics import Against, Direction, Score
 
@@ -37,6 +38,7 @@ class Accepted:
         arithmetic: digest of the arithmetic of the backend; empty where it is unknown, or the backend declares none.
         kept: data set → digest of the answers that are kept next to the baseline; empty where the suite asks for none.
         executed_macs: the share of multiply-accumulates that the engine ran in integers; None: it was not known.
+        made: as of ``Measurement``; empty: an older qbench accepted it.
     """
 
     metrics: Mapping[str, int]
@@ -45,6 +47,7 @@ class Accepted:
     arithmetic: str = ""
     kept: Mapping[str, str] = field(default_factory=dict)
     executed_macs: float | None = None
+    made: Mapping[str, str] = field(default_factory=dict)
 
     def is_worse(self, measurement: Measurement) -> bool:
         """Whether some metric of ``measurement`` is worse than here; not known of a part of the samples."""
@@ -107,6 +110,62 @@ class Expectation:
     def missing(cls, what: str) -> "Expectation":
         """Nothing is stored; ``what`` names the model or file that is missing."""
         return cls(state=State.MISSING, what=what, cell_known=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floors:
+    """The least agreement with fp32 that is accepted for one cell in one environment class.
+
+    Another class counts otherwise, so that a result a little under its floor may be chance: a float engine decides ties
+    otherwise than an integer one. There the floor is the least agreement that a one-sided test of the differing samples
+    of both classes does not tell from the accepted one (``loss_midp``, 5 %).
+
+    Args:
+        stored: metric → least hits, as the baseline has them for the classes with an accepted result.
+        elsewhere: metric → the lowest hits that other classes were accepted with; empty where this class has a result.
+    """
+
+    stored: Mapping[str, int] = field(default_factory=dict)
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def on(
+        cls,
+        stored: Mapping[str, int],
+        accepted: Mapping[str, Accepted],
+        environment: EnvironmentClass,
+        equivalents: Iterable[tuple[str, ...]],
+    ) -> "Floors":
+        """Those of ``environment``: ``stored`` alone where one of the ``accepted`` results is compared with it."""
+        if inherited(accepted, environment, equivalents) is not None:
+            return cls(stored=stored)
+        lowest = {
+            metric: min(hits)
+            for metric in stored
+            if (hits := [one.metrics[metric] for one in accepted.values() if metric in one.metrics])
+        }
+        return cls(stored=stored, elsewhere=lowest)
+
+    def least(self, metric: str, out_of: int) -> int | None:
+        """The least hits of ``out_of``; None: nothing was accepted."""
+        if metric not in self.elsewhere:
+            return self.stored.get(metric)
+        return min(self.stored[metric], _within_chance(self.elsewhere[metric], out_of))
+
+    def rule(self, metric: str) -> str:
+        """What set it, for a gate."""
+        if metric in self.elsewhere:
+            return "accepted floor (baseline) of another class, less what chance explains"
+        return "accepted floor (baseline)"
+
+
+def _within_chance(hits: int, out_of: int) -> int:
+    """The least hits that are not shown to be fewer than ``hits``: both miss samples, independently, of ``out_of``."""
+    missed = out_of - hits
+    more = missed
+    while more < out_of and loss_midp(more + 1, missed) >= ALPHA:
+        more += 1
+    return out_of - more
 
 
 def accepted_on(accepted: Mapping[str, Accepted], processor: str) -> bool:

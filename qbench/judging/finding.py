@@ -62,6 +62,7 @@ class NodeErrors:
         counting: the quantized values of the run compared with real arithmetic on the same quantized inputs.
         claimed: the same, compared with the arithmetic that the target declares; None: it declares none, or is that.
         clipped_low, clipped_high: shares of the fp32 values below and above the quantized range.
+        clipped_weights: share of the fp32 weights that lie beyond the range of their grid by more than a step.
         ties: share of the values whose real number lies halfway between two quantized values.
         gain_db: what the graph's outputs gain in SQNR when only this node is kept in float; None: not tried.
     """
@@ -80,6 +81,7 @@ class NodeErrors:
     claimed: CountingErrors | None = None
     clipped_low: float = 0.0
     clipped_high: float = 0.0
+    clipped_weights: float = 0.0
     ties: float = 0.0
     gain_db: float | None = None
 
@@ -125,6 +127,10 @@ class Cause(enum.Enum):
     """The node differs from its declared arithmetic, by none of the causes above."""
     WRONG_GRAPH = "other graph than fp32's"
     """It is computed as its arithmetic says, and the graph computes something else than fp32's: a pass or a writer."""
+    IN_FLOAT = "runs in float"
+    """The engine computes a node in float that was planned in integers."""
+    WRONG_WEIGHT = "wrong weight"
+    """A few weights have other values than in fp32 or in the graph, such as a flipped bit."""
     CALIBRATION = "calibration changed"
     """Its range differs from the accepted one."""
     GRID = "coarse grid"

@@ -134,6 +134,14 @@ def unequal(backend: str) -> str:
     )
 
 
+def worse_than_listed(pattern: str) -> str:
+    """A cell in quarantine that fell beyond its listed values."""
+    return (
+        f"find the cause; if it is the known one, correct the values of '{pattern}' in the quarantine file "
+        "and say why in its reason"
+    )
+
+
 def quarantine_over(pattern: str, owner: str) -> str:
     """A quarantine entry past its date."""
     return f"Ask {owner} to fix the cell, or to give the entry '{pattern}' in the quarantine file a new date"
@@ -145,5 +153,5 @@ def no_longer_fails(pattern: str) -> str:
 
 
 def support_lost(slug: str) -> str:
-    """A cell that was accepted and no longer runs."""
+    """A cell that was accepted and is no longer measured."""
     return f"find the cause; if this is intended, remove '{slug}' from the baseline file of the model"

@@ -16,7 +16,8 @@ from qbench.judging.drift import (
     reference_gate,
     unequal_text,
 )
-from qbench.judging.expectation import Expectation, State, accepted_on, inherited, known_noise
+from qbench.judging.expectation import Accepted, Expectation, Floors, State, accepted_on, inherited, known_noise
+from qbench.judging.known_bad import EXCUSABLE, quarantined
 from qbench.judging.loss import judge_score, recovery_gate, rival_gate, slice_gates, with_improvement
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Repeats, noise_of
@@ -24,12 +25,14 @@ from qbench.judging.rules import QuarantineEntry, RelativeTo, Rules, Tolerance
 from qbench.judging.sequential import stopped_gate
 from qbench.judging.verdict import (
     FAILING,
-    WIDTH,
+    UNGATED,
     Gate,
     GateState,
+    KnownValue,
     Outcome,
     Verdict,
     breach,
+    judges_answers,
     numbers,
     one_line,
     retrained,
@@ -52,7 +55,7 @@ NEVER_ACCEPTED = "never accepted; "
 def approved(verdict: Verdict) -> Verdict:
     """``verdict``, one of ``APPROVABLE``, once its result is accepted."""
     if not any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates):
-        return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=())
+        return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=(UNGATED,) if verdict.ungated else ())
     return replace(
         verdict,
         outcome=Outcome.FAILED,
@@ -78,15 +81,12 @@ def _notices_without_unaccepted(verdict: Verdict) -> tuple[str, ...]:
 #     less run in integers than its floor         FAILED
 #     other calibration or result than accepted   DRIFTED; also less run in integers than accepted
 #     a quarantine entry                          QUARANTINED instead of FAILED or DRIFTED; EXPIRED when its date has
-#                                                 passed or its cell does not fail
+#                                                 passed or its cell does not fail (``known_bad``)
 #
 # A quarantine entry with a pattern is not EXPIRED by one passing cell: other cells of the pattern may fail.
 
-_EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED, Outcome.INCONCLUSIVE)
 _LISTED = 3
 """Refusals that an unsupported cell names; its measurement has all of them."""
-NO_LONGER_FAILS = "no longer fails"
-"""The headline of a cell whose quarantine entry is not needed begins with this."""
 _NOTICED = (GateState.INCOMPARABLE, GateState.SHOWN)
 
 
@@ -137,8 +137,9 @@ def judge(
             remedy=remedies.unequal(equality.metric),
         )
     repeats, averaged = known_noise(measurement, expectation, rules.equivalents)
+    floors = Floors.on(expectation.floors, expectation.accepted, measurement.environment, rules.equivalents)
     scores = [
-        judge_score(score, tolerance, rules, expectation, noise_of(score, repeats, averaged=averaged))
+        judge_score(score, tolerance, rules, floors, noise_of(score, repeats, averaged=averaged))
         for score in measurement.scores
     ]
     stopped = measurement.stopped
@@ -164,23 +165,53 @@ def judge(
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
     worse = name is not None and expectation.accepted[name].is_worse(measurement)
     verdict = _by_gates(measurement, gates, rule, node_id, whole=expectation.whole, worse=worse, rival=rules.rival)
-    verdict = replace(verdict, moved=moved, tolerance=_relative(tolerance) if expectation.stored else None)
+    known = _known_values(measurement, None if name is None else expectation.accepted[name], repeats, averaged=averaged)
+    tolerated = _relative(tolerance) if expectation.stored else None
+    verdict = replace(verdict, moved=moved, tolerance=tolerated, known=known)
+    by_name = {score.metric: score for score in measurement.scores}
+    if not any(judges_answers(gate, by_name) for gate in gates):
+        verdict = replace(verdict, ungated=True, notices=(*verdict.notices, UNGATED))
     if stopped is not None:
         verdict = replace(verdict, headline=one_line(f"{verdict.headline}, {stopped.text}"))
     if repeats is not None and repeats.is_noisy:
         verdict = replace(verdict, notices=(*verdict.notices, _noise_text(repeats, rules, averaged=averaged)))
     verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
-    if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
-        return _quarantined(verdict, quarantine, today)
+    if quarantine is not None and (expectation.whole or verdict.outcome in EXCUSABLE):
+        return quarantined(
+            verdict,
+            measurement,
+            quarantine,
+            tolerance=tolerance,
+            repeats=(repeats, averaged),
+            notices=_notices_without_unaccepted(verdict),
+            today=today,
+            whole=expectation.whole,
+        )
     if expectation.cell_known or is_unequal:
         return verdict
-    fails = verdict.headline if verdict.outcome is Outcome.FAILED else numbers(measurement)
+    fails = verdict.headline if verdict.outcome is Outcome.FAILED else numbers(measurement, gates)
     return replace(  # a user has to accept its numbers first
         verdict,
         outcome=Outcome.MISSING,
         headline=one_line(f"{NEVER_ACCEPTED}{fails}"),
         remedy=remedies.missing_cell(node_id, fails=verdict.outcome is Outcome.FAILED),
     )
+
+
+def _known_values(
+    measurement: Measurement, accepted: Accepted | None, repeats: Repeats | None, *, averaged: bool
+) -> dict[str, KnownValue]:
+    """Metric → what was accepted for it and how far runs of it differ, of those of which something is known."""
+    found = {}
+    for score in measurement.scores:
+        counts = noise_of(score, repeats, averaged=averaged)
+        noise = None if counts is None else counts.spreads(score)
+        if noise is None and repeats is not None and repeats.is_noisy:
+            noise = (0.0, 0.0)  # this metric is not repeated, or was equal in these runs
+        hits = None if accepted is None else accepted.metrics.get(score.metric)
+        if hits is not None or noise is not None:
+            found[score.metric] = KnownValue(accepted=hits, noise=noise)
+    return found
 
 
 def _noise_text(repeats: Repeats, rules: Rules, *, averaged: bool) -> str:
@@ -270,7 +301,8 @@ def _executed(state: GateState, detail: str, rule: str, limit: float | None = No
 def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
     """The UNSUPPORTED ``verdict`` for a cell that was accepted on this class of processor: DRIFTED, which is red.
 
-    Otherwise a quantizer that breaks so that no cell runs would give a green run of skipped cells.
+    Otherwise a quantizer that breaks so that no cell runs would give a green run of skipped cells, and so would an
+    engine or a model that is no longer on the machine.
     """
     return replace(
         verdict,
@@ -354,7 +386,7 @@ def _by_gates(
             _remedy(measurement, open_[0], node_id, whole=whole),
         )
     elif broken is None:
-        outcome, headline, remedy = Outcome.PASSED, numbers(measurement), ""
+        outcome, headline, remedy = Outcome.PASSED, numbers(measurement, gates), ""
     elif broken.kind == "equality" and measurement.compared is not None:
         outcome, headline = Outcome.FAILED, f"{unequal_text(measurement.compared)}: {broken.rule}"
         remedy = remedies.unequal(broken.metric)
@@ -399,45 +431,3 @@ def _remedy(measurement: Measurement, gate: Gate, node_id: str, *, whole: bool) 
     if gate.is_noise and gate.noise is not None:
         return remedies.noisy(measurement.cell.slug, gate.noise.runs_needed)
     return remedies.undecided(node_id, whole=whole)
-
-
-def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date) -> Verdict:
-    rule = f"quarantine '{entry.cell}' until {entry.expires} ({entry.owner})"
-    if entry.expired(today) and verdict.outcome in _EXCUSABLE:
-        return replace(
-            verdict,
-            outcome=Outcome.EXPIRED,
-            headline=one_line(f"the quarantine ended on {entry.expires}: {verdict.headline}"),
-            rule=rule,
-            remedy=remedies.quarantine_over(entry.cell, entry.owner),
-        )
-    # a listed cell is never accepted, so the notice "nothing accepted" would not help
-    notices = _notices_without_unaccepted(verdict)
-    if verdict.outcome in _EXCUSABLE:
-        return replace(
-            verdict,
-            outcome=Outcome.QUARANTINED,
-            headline=_headline_listed(verdict.headline, entry.reason),
-            rule=rule,
-            notices=(
-                *notices,
-                f"'{entry.cell}' is listed as {entry.measured}: {entry.reason} ({entry.owner}, {entry.expires})",
-            ),
-            remedy="",
-        )
-    if entry.is_pattern:  # other cells of the pattern may fail
-        return replace(verdict, notices=(*notices, f"does not fail, though '{entry.cell}' lists it as known bad"))
-    return replace(
-        verdict,
-        outcome=Outcome.EXPIRED,
-        headline=one_line(f"{NO_LONGER_FAILS}: remove the entry; {verdict.headline}"),
-        rule=rule,
-        remedy=remedies.no_longer_fails(entry.cell),
-    )
-
-
-def _headline_listed(headline: str, reason: str) -> str:
-    """``headline`` with the reason where both fit on the line; the notice of the entry has the reason too."""
-    full = " ".join(f"{headline} (listed: {reason})".split())
-    choices = (full, f"{headline} (listed)")
-    return next((text for text in choices if len(text) <= WIDTH), headline)

@@ -7,7 +7,8 @@ from fractions import Fraction
 from statistics import NormalDist
 
 from qbench.judging import format as remedies
-from qbench.judging.expectation import Expectation, inherited
+from qbench.judging.drift import making_changes
+from qbench.judging.expectation import Expectation, Floors, inherited
 from qbench.judging.format import apart, valued
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Noise
@@ -52,9 +53,7 @@ def least_agreement(share: float, out_of: int) -> int:
     return math.ceil(exact(share) * out_of)
 
 
-def judge_score(
-    score: Score, tolerance: Tolerance, rules: Rules, expectation: Expectation, noise: Noise | None = None
-) -> Gate:
+def judge_score(score: Score, tolerance: Tolerance, rules: Rules, floors: Floors, noise: Noise | None = None) -> Gate:
     """The gate of one score: loss against fp32 where the metric uses labels, the agreement floor, or a limit.
 
     ``noise``: how far runs of the cell differ in it; None: they do not, or it is not known.
@@ -63,7 +62,7 @@ def judge_score(
         gate = loss_gate(score, tolerance, rules.decision)
         return gate if noise is None else with_noise(gate, score, noise, tolerance, rules.decision)
     if score.has_floor:
-        return floor_gate(score, rules, expectation.floors.get(score.metric), noise)
+        return floor_gate(score, rules, floors, noise)
     return limit_gate(score, rules.limits.get(score.metric))
 
 
@@ -162,18 +161,32 @@ def _noisy_evidence(shown: LossEvidence | None, score: Score, noise: Noise) -> L
     else:
         sampling = 0.0 if shown is None else (shown.high - shown.low) / 2 / (_Z90 if score.interval else _Z95)
     spread, change = noise.total(sampling), -float(noise.drop(score))
-    evidence = interval_evidence(change - _Z90 * spread, change + _Z90 * spread, noise.margin)
+    below, above = (max(_Z90 * spread, one) for one in _by_sources(score))
+    evidence = interval_evidence(change - below, change + above, noise.margin)
     is_open = evidence is Evidence.INCONCLUSIVE
     return LossEvidence(
         evidence=evidence,
-        low=possible_change(score, change - _Z95 * spread),
-        high=possible_change(score, change + _Z95 * spread),
+        low=possible_change(score, change - max(_Z95 * spread, below)),
+        high=possible_change(score, change + max(_Z95 * spread, above)),
         interval="95 % of samples and runs",
         midp=None,
         detectable=possible_change(score, detectable_by_spread(spread)),
         needed=samples_by_spread(spread, score.n, noise.margin),
         deciding=samples_deciding(score.n * spread * spread, -change, noise.margin, score.n) if is_open else None,
     )
+
+
+def _by_sources(score: Score) -> tuple[float, float]:
+    """How far the sources of ``score`` let the change be below and above what was counted, in the better-is-more sense.
+
+    Runs of the same sources do not show what other sources would do.
+    """
+    if score.clusters is None:
+        return 0.0, 0.0
+    low, high = score.clusters.interval
+    change = score.value - score.reference_value
+    ends = change - low, high - change
+    return ends if score.direction is Direction.HIGHER else (ends[1], ends[0])
 
 
 def retrained_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) -> Gate:
@@ -320,17 +333,18 @@ def _counts(score: Score, hits: int) -> str:
     return "" if not score.proportion and score.out_of % _PARTS == 0 else f"{hits}/{score.out_of} = "
 
 
-def floor_gate(score: Score, rules: Rules, accepted: int | None, noise: Noise | None = None) -> Gate:
+def floor_gate(score: Score, rules: Rules, floors: Floors, noise: Noise | None = None) -> Gate:
     """Whether ``score`` still agrees with fp32 as often as was accepted, and never less than the suite's minimum.
 
-    ``accepted`` is the least hits of the baseline, None when it has none. Crops of one picture are not independent, so
+    ``floors`` has the least hits of the baseline, if it has any. Crops of one picture are not independent, so
     there is no statistical test: a floor, no interval. With ``noise`` the mean of the runs is judged, and one under the
     floor by no more than noise explains is INCONCLUSIVE.
     """
     least = least_agreement(rules.agreement, score.out_of)
     rule = f"agreement {short_percent(rules.agreement)} ({rules.agreement_rule})"
+    accepted = floors.least(score.metric, score.out_of)
     if accepted is not None and accepted > least:
-        least, rule = accepted, "accepted floor (baseline)"
+        least, rule = accepted, floors.rule(score.metric)
     state = GateState.HOLDS if score.hits >= least else GateState.BROKEN
     if noise is not None:
         under = least - noise.value(score) * score.out_of
@@ -392,6 +406,8 @@ def with_improvement(
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
     if verdict.outcome is not Outcome.DRIFTED or name is None:
         return verdict
+    if verdict.moved or making_changes(expectation.accepted[name].made, measurement.made):
+        return verdict  # a result of another calibration or schema is another result, and not better than this one
     gains = expectation.accepted[name].gains(measurement)
     if any(gain < 0 for _, gain in gains) or not any(gain > tolerance.margin(score) for score, gain in gains):
         return verdict

@@ -171,6 +171,8 @@ class Measurement:
         executed_macs: the share of multiply-accumulates that the engine ran in integers, as it reports it; None: it
             reports nothing, or the schema plans none. executed_in_float: what it ran in float, the largest first.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
+        made: what the cell was made with and its other digests do not show, in words: ``calibration`` (the samples) and
+            ``schema`` (the beginning of the digest of its rules).
         constant_bytes: size of the constants of the graphs that the backend runs; None: not known.
         seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock; ``compared`` another backend's,
             ``repeats`` all runs after the first.
@@ -202,6 +204,7 @@ class Measurement:
     executed_macs: float | None = None
     executed_in_float: tuple[str, ...] = ()
     idle_rules: tuple[str, ...] = ()
+    made: Mapping[str, str] = field(default_factory=dict)
     constant_bytes: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     compared: Compared | None = None

@@ -146,6 +146,18 @@ class Noise:
         """The standard deviation of what is judged by noise alone, a fraction."""
         return math.sqrt(self.counts.variance / self.runs)
 
+    def spreads(self, score: Score) -> tuple[float, float]:
+        """Standard deviations by noise alone of what is judged and of one run, fractions.
+
+        Noise that moves answers moves hits too, even if it did not in the few runs that measured it: a share of
+        samples varies at least as if each flip had an even chance to be a hit.
+        """
+        runs, n = len(self.counts.hits), self.counts.out_of[0]
+        variance = self.counts.variance
+        if score.proportion:
+            variance = max(variance, self.counts.flips / (runs * (runs - 1)) / n**2)
+        return math.sqrt(variance / self.runs), math.sqrt(variance)
+
     def total(self, sampling: float) -> float:
         """The standard error of the change, ``sampling`` being that of one run; at least the noise alone."""
         averaged = 1 - 1 / self.runs
@@ -165,16 +177,8 @@ class Noise:
         return max(2, math.ceil(_ONE_SIDED**2 * self.counts.variance / self.margin**2))
 
     def admits(self, score: Score, accepted: int) -> tuple[bool, float]:
-        """Whether ``score`` is within the noise of the ``accepted`` hits, a single run, and by how many it may differ.
-
-        Noise that moves answers moves hits too, even if it did not in the few runs that measured it: a share of
-        samples varies at least as if each flip had an even chance to be a hit.
-        """
-        runs, n = len(self.counts.hits), self.counts.out_of[0]
-        variance = self.counts.variance
-        if score.proportion:
-            variance = max(variance, self.counts.flips / (runs * (runs - 1)) / n**2)
-        most = _DRIFT * math.sqrt(variance * (1 + 1 / self.runs)) * score.out_of
+        """Whether ``score`` is within the noise of ``accepted`` hits, a single run; by how many it may differ."""
+        most = _DRIFT * math.hypot(*self.spreads(score)) * score.out_of
         return abs(float(self.value(score) * score.out_of) - accepted) <= most, most
 
     def text(self, score: Score) -> str:

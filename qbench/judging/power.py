@@ -1,10 +1,11 @@
 """What the data of a model can tell from chance before anything runs, and how many more samples would settle a margin.
 
-    tells   m = (z₀.₉₅ + z₀.₈) √(π D / n)      non-inferiority of paired proportions, true difference 0
-    needed  n ≥ (z₀.₉₅ + z₀.₈)² π D / m²             in sources of as many samples each, with the D of so many
+    tells   m = (z₀.₉₅ + z₀.₈) √(π / n)      non-inferiority of paired proportions, true difference 0
+    needed  n ≥ (z₀.₉₅ + z₀.₈)² π / m²
 
-n samples of G sources, of which a share π changes sides; D is their design effect, 1 where each is its own source. One-
-sided 5 %, power 80 %. Of a metric that is no share the standard error is in the place of √(π D / n).
+n samples, of which a share π changes sides. One-sided 5 %, power 80 %. Of samples that share sources the rule that
+judges them is searched (``statistics.settles``). Of a metric that is no share the standard error is in the place of
+√(π / n).
 """
 
 import math
@@ -12,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from qbench.judging.statistics import ALPHA, samples_by_spread, samples_needed, sources_needed
+from qbench.judging.statistics import ALPHA, samples_by_spread, samples_needed, settles, sources_needed
+from qbench.metrics import Gathering
 from qbench.number_text import counted
 
 FLIPS = 0.02
@@ -20,27 +22,33 @@ FLIPS = 0.02
 
 _Z = NormalDist().inv_cdf(1 - ALPHA) + NormalDist().inv_cdf(0.8)
 _NAMED = 2
+_BISECTIONS = 40
+_NAMED_MARGIN = 0.01
+"""The loss for which ``excluded_text`` says how many sources it takes."""
 
 
-def decidable_drop(n: int, flips: float = FLIPS, effect: float = 1.0) -> float:
-    """The smallest loss (a fraction) that ``n`` samples with the design effect ``effect`` can tell from chance."""
-    return min(1.0, _Z * math.sqrt(flips * effect / n))
+def decidable_drop(n: int, flips: float = FLIPS, found: Gathering | None = None) -> float:
+    """The smallest loss (a fraction) that ``n`` samples, which gather in sources as ``found``, can tell from chance."""
+    if found is None:
+        return min(1.0, _Z * math.sqrt(flips / n))
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if settles(flips, 0.0, middle, n, found) else (middle, high)
+    return high
 
 
-def whole_effect(n: int, sources: int) -> float:
-    """The design effect of ``n`` samples of ``sources`` where those of one source change together, as it is judged.
+def excluded_text(sources: int) -> str:
+    """``20 sources exclude no loss under 13.91 pp, and 1 pp takes 299``: of sources in none of which anything changed.
 
-    The mean size of a source, times (t/z)² of Student's t, as its variance is estimated from so few; 1 where each
-    sample has its own source, n where all have one.
+    A share q of sources that change as a whole is met by none of G with a chance of (1 − q)^G.
     """
-    if sources >= n:
-        return 1.0
-    if sources < 2:
-        return float(n)
-    from qbench.metrics import student_quantile
-
-    wider = student_quantile(1 - ALPHA, sources - 1) / NormalDist().inv_cdf(1 - ALPHA)
-    return n / sources * wider**2
+    least = 1 - ALPHA ** (1 / sources)
+    wanted = math.ceil(math.log(ALPHA) / math.log1p(-_NAMED_MARGIN))
+    text = (
+        f"{counted(sources, 'source')} {'excludes' if sources == 1 else 'exclude'} no loss under {100 * least:.2f} pp"
+    )
+    return text if sources >= wanted else f"{text}, and 1 pp takes {wanted}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +56,8 @@ class DataPower:
     """One metric of one model on its data.
 
     Args:
-        model, metric: names. n: samples. sources: of them; None: each its own. effect: their design effect.
-        seen: the part of it that changed sources show (``Clusters.seen``); None: nothing ran.
+        model, metric: names. n: samples. sources: of them; None: each its own. found: how they gather in sources, as
+            cells showed; None: nothing ran, and each source is taken to change as a whole.
         margin: what the metric may lose, a fraction; 0: the first flip counts. unit: of the metric.
         error: the standard error of the change of a metric that is no share, a fraction; None: a share.
     """
@@ -59,15 +67,19 @@ class DataPower:
     n: int
     margin: float
     sources: int | None = None
-    effect: float = 1.0
-    seen: float | None = None
+    found: Gathering | None = None
     unit: str = "%"
     error: float | None = None
 
     @property
     def tells(self) -> float:
         """The smallest loss that it tells from chance four times in five, a fraction."""
-        drop = decidable_drop(self.n, effect=self.effect) if self.error is None else _Z * self.error
+        if self.error is not None:
+            drop = _Z * self.error
+        elif self.sources == 1:
+            drop = 1.0
+        else:
+            drop = decidable_drop(self.n, found=self._gathering)
         return min(drop, 1.0) if self.unit == "%" else drop
 
     @property
@@ -75,18 +87,18 @@ class DataPower:
         """How many samples of such sources would settle the margin; None: no number, or the margin is 0."""
         if self.error is not None:
             return samples_by_spread(self.error, self.n, self.margin)
-        if self.sources is None or self.sources >= self.n:
+        found = self._gathering
+        if self.sources is None or found is None:
             return samples_needed(FLIPS, self.margin)
-        sources = sources_needed(
-            FLIPS,
-            self.margin,
-            self.n,
-            sources=self.sources,
-            effect=self.effect,
-            seen=self.seen or 1.0,
-            changed=FLIPS * self.n if self.seen else 0,
-        )
+        sources = sources_needed(FLIPS, self.margin, self.n, sources=self.sources, found=found)
         return None if sources is None else sources * self.n // self.sources
+
+    @property
+    def _gathering(self) -> Gathering | None:
+        """None: each sample has its own source."""
+        if self.sources is None or self.sources >= self.n:
+            return None
+        return self.found or Gathering.whole(self.n, self.sources)
 
     @property
     def is_open(self) -> bool:

@@ -247,6 +247,11 @@ class QuarantineEntry:
         reason, owner: why it is bad; who is responsible.
         expires: the last day, ``YYYY-MM-DD``, on which the entry holds.
         when: environment classes or processors to which it applies; None: everywhere.
+        values: cell → metric → the value that it had when it was listed, a fraction or in the metric's unit; a cell
+            that falls beyond them fails. Empty: an entry of an older qbench, under which any fall passes.
+
+    Raises:
+        ValueError: no such day, or a value that is no finite number.
     """
 
     cell: str
@@ -255,8 +260,13 @@ class QuarantineEntry:
     owner: str
     expires: str
     when: str | tuple[str, ...] | None = None
+    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for cell, metrics in self.values.items():
+            for metric, value in metrics.items():
+                if not math.isfinite(value):
+                    raise ValueError(f"the value {value} of {metric} of '{cell}', which is no finite number")
         try:
             datetime.date.fromisoformat(self.expires)
         except ValueError as error:

@@ -23,10 +23,11 @@ is judged as ever: by ci and strict at 5 %, so that at most 6 % of the verdicts 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from qbench.judging.expectation import Floors
 from qbench.judging.loss import floor_gate, least_agreement, loss_gate
 from qbench.judging.measurement import Stopped
 from qbench.judging.rules import Rules, Tolerance
@@ -125,11 +126,11 @@ class Remaining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRule:
-    """What decides the gates of a cell: its tolerance, its rules, and its accepted floors (metric → least hits)."""
+    """What decides the gates of a cell: its tolerance, its rules, and its accepted floors."""
 
     tolerance: Tolerance
     rules: Rules
-    floors: Mapping[str, int] = field(default_factory=dict)
+    floors: Floors = field(default_factory=Floors)
 
     def test(self, score: Score, remaining: Remaining, *, sources: int, largest: int) -> EarlyTest | CountTest | None:
         """The test of the metric of ``score``; None where neither counts nor evidence alone decide its gate.
@@ -137,7 +138,8 @@ class StopRule:
         ``sources``: how many the data have; ``largest``: the most samples that one has.
         """
         if score.against is Against.REFERENCE:
-            least = max(least_agreement(self.rules.agreement, remaining.n), self.floors.get(score.metric, 0))
+            accepted = self.floors.least(score.metric, remaining.n) or 0
+            least = max(least_agreement(self.rules.agreement, remaining.n), accepted)
             return CountTest(least - remaining.n, sources, largest, most=0)
         margin = self._margin(score, remaining)
         if self.rules.decision.by is not DecisionRule.POINT:
@@ -159,8 +161,7 @@ class StopRule:
                 return None  # evidence depends on which sources the losses are in
             states = {loss_gate(one, self.tolerance, self.rules.decision).state for one in (best, worst)}
         else:
-            accepted = self.floors.get(score.metric)
-            states = {floor_gate(one, self.rules, accepted).state for one in (best, worst)}
+            states = {floor_gate(one, self.rules, self.floors).state for one in (best, worst)}
         return states.pop() if len(states) == 1 else None
 
     def _ends(self, score: Score, remaining: Remaining) -> tuple[Score, Score]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from qbench.judging.format import apart
-from qbench.metrics import Direction, Score, paired_interval, tango_statistic
+from qbench.metrics import Clusters, Direction, Gathering, Score, paired_interval, tango_statistic
 from qbench.number_text import counted
 
 # McNemar's mid-p tests whether there is any change; the intervals (``metrics.paired``) bound its size. Formula:
@@ -90,31 +90,47 @@ class Evidence(enum.Enum):
     INCONCLUSIVE = "inconclusive"
 
 
-def margin_evidence(
-    losses: float, gains: float, n: float, margin: float, *, alpha: float = ALPHA, effect: float = 1.0
-) -> Evidence:
+def margin_evidence(losses: float, gains: float, n: float, margin: float, *, alpha: float = ALPHA) -> Evidence:
     """What ``losses`` and ``gains`` among ``n`` samples show about a drop of ``margin``, a fraction from 0 on.
 
-    A margin of the whole score or more admits everything. ``effect`` ≥ 1: how many of the samples prove as much as one
-    sample of a source of its own (``Clusters.effect``).
+    A margin of the whole score or more admits everything.
 
     Raises:
-        ValueError: impossible counts, margin, error or effect.
+        ValueError: impossible counts, margin or error.
     """
     if n < 1 or min(losses, gains) < 0 or losses + gains > n:
         raise ValueError(f"{losses} losses and {gains} gains among {n} samples are impossible")
     if not 0 <= margin < math.inf or not 0 < alpha < 0.5:
         raise ValueError(f"a margin of {margin} at an error of {alpha} is impossible")
-    if not 1 <= effect < math.inf:
-        raise ValueError(f"an effect of {effect} is impossible: it is at least 1")
     if margin >= 1:
         return Evidence.PASS
     z = NormalDist().inv_cdf(1 - alpha)
-    lost, gained, count = losses / effect, gains / effect, n / effect
-    if tango_statistic(lost, gained, count, -margin) > z:
+    if tango_statistic(losses, gains, n, -margin) > z:
         return Evidence.PASS
-    worse = tango_statistic(lost, gained, count, -margin, less=_HALF_A_SAMPLE) < -z
+    worse = tango_statistic(losses, gains, n, -margin, less=_HALF_A_SAMPLE) < -z
     return Evidence.FAIL if worse else Evidence.INCONCLUSIVE
+
+
+def source_evidence(losses: float, gains: float, n: float, margin: float, clusters: Clusters) -> Evidence:
+    """``margin_evidence`` of samples that share sources, by the interval of ``clusters``, of two sources or more.
+
+    FAIL takes half a sample off the distance, too: of those that count as one.
+    """
+    if margin >= 1 or clusters.interval[0] > -margin:
+        return Evidence.PASS
+    if clusters.interval[1] >= -margin:
+        return Evidence.INCONCLUSIVE
+    worse = beyond_sources_p(losses, gains, n, margin, clusters.gathering) < ALPHA
+    return Evidence.FAIL if worse else Evidence.INCONCLUSIVE
+
+
+def beyond_sources_p(losses: float, gains: float, n: float, margin: float, found: Gathering) -> float:
+    """One-sided p of "the loss is ``margin`` or less", of samples that share sources: small where more was lost."""
+    from qbench.metrics import source_p  # needs numpy, which collecting cells does not load
+
+    if losses - gains <= margin * n:
+        return 1.0
+    return source_p(losses, gains, n, -margin, found, less=_HALF_A_SAMPLE)
 
 
 def interval_evidence(low: float, high: float, margin: float) -> Evidence:
@@ -131,8 +147,8 @@ def interval_evidence(low: float, high: float, margin: float) -> Evidence:
 #     deciding  n ≥ (z₀.₉₅ + z₀.₈)² π / (m − d)²       the same, if drops of d go on: PASS where d < m, else FAIL
 #
 # π is the share of samples that changed between right and wrong. A sample with few changes estimates π badly, so it is
-# estimated as by Bonett and Price: one loss, one gain and two samples are added. Of samples that share sources n/E
-# decide; E falls with the number of sources, so the fewest sources for which n/E suffices are searched.
+# estimated as by Bonett and Price: one loss, one gain and two samples are added. Of samples that share sources, the
+# fewest sources are searched that decide even where d lies z₀.₈ standard errors toward the margin.
 
 _TWO_SIDED = NormalDist().inv_cdf(0.975)
 _ONE_SIDED = NormalDist().inv_cdf(1 - ALPHA)
@@ -191,53 +207,59 @@ def samples_deciding(share: float, drop: float, margin: float, n: int) -> int | 
     return max(n + 1, math.ceil((_ONE_SIDED + _POWER) ** 2 * share / apart**2))
 
 
-def sources_needed(
-    share: float, margin: float, n: int, *, sources: int, effect: float, seen: float, changed: float
-) -> int | None:
-    """``samples_needed`` in sources, like ``sources`` with ``n`` samples and the ``effect`` that decides.
+def settles(share: float, drop: float, margin: float, n: float, found: Gathering) -> bool:
+    """Whether ``n`` samples that gather in sources as ``found`` decide a drop about ``margin`` four times in five.
 
-    The other arguments are as of ``effect_of_sources``.
+    Args:
+        share: of samples that change. drop: the true one, a fraction.
     """
-    from qbench.metrics import effect_of_sources  # needs numpy, which collecting cells does not load
+    from qbench.metrics import source_p  # needs numpy, which collecting cells does not load
 
-    samples = samples_needed(share, margin)
-    if samples is None:
+    passes = drop < margin
+    unlucky = _POWER * math.sqrt(share * found.effect / n) * (1 if passes else -1)
+    lost = n * (drop + unlucky)
+    if (lost < margin * n) != passes:
+        return False
+    changed = min(max(share * n, abs(lost)), n)
+    lost = max(-changed, min(changed, lost))
+    counts = (changed + lost) / 2, (changed - lost) / 2, n
+    if passes:
+        return source_p(*counts, -margin, found) < ALPHA
+    return beyond_sources_p(*counts, margin, found) < ALPHA
+
+
+def sources_needed(share: float, margin: float, n: int, *, sources: int, found: Gathering) -> int | None:
+    """``samples_needed`` in sources, like ``sources`` with ``n`` samples that gather as ``found``; 2 at least."""
+    return None if margin <= 0 else sources_settling(share, 0.0, margin, n, sources=sources, found=found, above=1)
+
+
+def sources_settling(
+    share: float, drop: float, margin: float, n: int, *, sources: int, found: Gathering, above: int
+) -> int | None:
+    """How many sources, more than ``above``, decide a margin four times in five; None: no number does.
+
+    They are like ``sources`` with ``n`` samples, which gather as ``found``. Else as of ``settles``.
+    """
+    if margin >= 1:
+        return above + 1
+    if abs(margin - drop) < _SAME:
         return None
-    return _fewest(
-        lambda g: (
-            g * n / sources >= samples * effect_of_sources(g, like=sources, effect=effect, seen=seen, changed=changed)
-        ),
-        above=1,
-    )
+    return _fewest(lambda g: settles(share, drop, margin, g * n / sources, found.of_more(g / sources)), above=above)
 
 
 def sources_deciding(score: Score, margin: float) -> int | None:
-    """``samples_deciding`` in sources: more than those of ``score``, by the rule that judges them.
-
-    So many sources whose averages are those of ``score`` are no longer INCONCLUSIVE, and decide four times in five.
-    """
-    from qbench.metrics import effect_of_sources  # needs numpy, which collecting cells does not load
-
-    clusters, drop = score.clusters, score.drop / score.out_of
+    """``samples_deciding`` in sources: more than those of ``score``, by the rule that judges them."""
+    clusters = score.clusters
     assert clusters is not None
-    like, flips = clusters.sources, score.losses + score.gains
-    if abs(margin - drop) < _SAME:
-        return None
-    samples = (_ONE_SIDED + _POWER) ** 2 * changed_share(score.losses, score.gains, score.n) / (margin - drop) ** 2
-
-    def decides(sources: int) -> bool:
-        more = sources / like
-        effect = max(
-            1.0, effect_of_sources(sources, like=like, effect=clusters.effect, seen=clusters.seen, changed=flips)
-        )
-        lost, gained = score.losses * more, score.gains * more
-        counts = lost, gained, max(score.n * more, lost + gained)  # where all changed, rounding may put n below
-        return (
-            counts[2] >= samples * effect
-            and margin_evidence(*counts, margin, effect=effect) is not Evidence.INCONCLUSIVE
-        )
-
-    return _fewest(decides, above=like)
+    return sources_settling(
+        changed_share(score.losses, score.gains, score.n),
+        score.drop / score.out_of,
+        margin,
+        score.n,
+        sources=clusters.sources,
+        found=clusters.gathering,
+        above=clusters.sources,
+    )
 
 
 def _fewest(decides: Callable[[int], bool], above: int) -> int | None:
@@ -321,9 +343,9 @@ def beyond_margin_p(score: Score, margin: float) -> float:
     if score.proportion and score.out_of == score.n:
         if margin >= 1:
             return 1.0
-        effect = 1.0 if clusters is None else clusters.effect
-        counts = score.losses / effect, score.gains / effect, score.n / effect
-        return NormalDist().cdf(tango_statistic(*counts, -margin, less=_HALF_A_SAMPLE))
+        if clusters is not None:
+            return beyond_sources_p(score.losses, score.gains, score.n, margin, clusters.gathering)
+        return NormalDist().cdf(tango_statistic(score.losses, score.gains, score.n, -margin, less=_HALF_A_SAMPLE))
     if score.interval is None:
         return 1.0
     spread = spread_of(*score.interval)
@@ -425,21 +447,19 @@ def _of_one_source() -> LossEvidence:
 def _by_counts(score: Score, margin: float) -> LossEvidence:
     clusters = score.clusters
     share, drop = changed_share(score.losses, score.gains, score.n), score.drop / score.out_of
-    effect = 1.0 if clusters is None else clusters.effect
-    evidence = margin_evidence(score.losses, score.gains, score.n, margin, effect=effect)
-    is_open = evidence is Evidence.INCONCLUSIVE
     if clusters is None:
+        evidence, effect = margin_evidence(score.losses, score.gains, score.n, margin), 1.0
+        is_open = evidence is Evidence.INCONCLUSIVE
         midp, interval = mcnemar_midp(score.losses, score.gains), "Bonett-Price 95 %"
         low, high = paired_interval(score.losses, score.gains, score.n, method="bonett-price")
         needed = samples_needed(share, margin)
         deciding = samples_deciding(share, drop, margin, score.n) if is_open else None
     else:
-        midp, interval = clusters.p, "Bonett-Price 95 % by source"
+        evidence, effect = source_evidence(score.losses, score.gains, score.n, margin, clusters), clusters.effect
+        is_open = evidence is Evidence.INCONCLUSIVE
+        midp, interval = clusters.p, "95 % by source"
         low, high = _better_is_more(score, clusters.shown)
-        flips = score.losses + score.gains
-        fewest = sources_needed(
-            share, margin, score.n, sources=clusters.sources, effect=effect, seen=clusters.seen, changed=flips
-        )
+        fewest = sources_needed(share, margin, score.n, sources=clusters.sources, found=clusters.gathering)
         needed = _samples_of(score, fewest)
         deciding = _samples_of(score, sources_deciding(score, margin)) if is_open else None
     return LossEvidence(

@@ -1,7 +1,7 @@
 """The judgement of one cell: an outcome, the rule that decided, and the gates with their numbers."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from qbench.judging.format import apart, valued
@@ -46,7 +46,7 @@ class GateState(enum.Enum):
     INCONCLUSIVE = "inconclusive"  # by the decision "ci": too few samples to decide
 
 
-FAILING = ("loss", "floor", "limit", "equality", "rival", "executed", "recovery", "slice")
+FAILING = ("loss", "floor", "limit", "equality", "rival", "executed", "recovery", "slice", "listed")
 """The gates that fail a cell, whatever was accepted for it."""
 
 
@@ -55,7 +55,7 @@ class Gate:
     """One check of a measurement.
 
     ``loss`` of a metric, agreement ``floor``, ``limit`` of a distance to fp32, ``equality`` with another backend,
-    ``calibration``, ``drift``, ``integer`` share as planned, ``executed`` share.
+    ``calibration``, ``drift``, ``integer`` share as planned, ``executed`` share, ``listed`` value of a known-bad cell.
 
     ``detail`` is one line with the numbers; ``rule`` names the setting that decided and where it was set; ``limit`` is
     the value of the metric (a fraction) beyond which the gate is broken, exactly the margin away from fp32, or None.
@@ -122,11 +122,26 @@ class MovedRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownValue:
+    """What was known of one metric when its cell was judged.
+
+    ``accepted``: the hits accepted in its environment class, on the same samples; None: nothing was. ``noise``: the
+    standard deviations (fractions) by noise alone of what is judged, and of one run; zeros where the engine does not
+    repeat its answers, but the size is not known; None: no noise is known.
+    """
+
+    accepted: int | None = None
+    noise: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """``headline`` is one line for a table; ``remedy`` is the next command or action, empty when green.
 
     ``moved``: the values whose calibrated range differs from the accepted one, in the order of the graph.
     ``tolerance``: of a score, relative to that of fp32; None where the cell is not judged against a stored fp32.
+    ``known``: metric → what was known of it before.
+    ``ungated``: whether no gate judges the answers of a measured cell, so that any answers would end like these.
     """
 
     outcome: Outcome
@@ -137,6 +152,30 @@ class Verdict:
     remedy: str = ""
     moved: tuple[MovedRange, ...] = ()
     tolerance: float | None = None
+    known: Mapping[str, KnownValue] = field(default_factory=dict)
+    ungated: bool = False
+
+
+UNGATED = "no gate judges its answers: it has no limit, no floor, no sufficient samples and no accepted result here"
+"""The notice of a cell that is ``ungated``."""
+
+_NOT_OF_ANSWERS = ("integer", "executed", "calibration")
+"""Gates of how a cell is computed, not of what it answers."""
+
+
+def judges_answers(gate: Gate, scores: Mapping[str, Score]) -> bool:
+    """Whether ``gate`` can be broken by other answers: it is decided, and its limit is not one that any score meets.
+
+    A floor or a limit of 0 is met by any share of right answers.
+    """
+    if gate.kind in _NOT_OF_ANSWERS or gate.metric == "executed_macs":
+        return False
+    if gate.state not in (GateState.HOLDS, GateState.BROKEN):
+        return False
+    score = scores.get(gate.metric)
+    if score is None or gate.limit is None or not score.proportion:
+        return True
+    return gate.limit > 0 if score.direction is Direction.HIGHER else gate.limit < 1
 
 
 # The lines of a verdict about numbers.
@@ -177,9 +216,13 @@ def move(score: Score, noise: Noise | None = None) -> str:
     return f"{score.metric} {100 * score.reference_value:.2f} → {100 * value:.2f} %{mean}"
 
 
-def numbers(measurement: Measurement) -> str:
-    """The line of a cell that passes: the scores that fit, its planned share in integers, and the backend it equals."""
-    parts = [move(score) for score in measurement.scores]
+def numbers(measurement: Measurement, gates: Iterable[Gate] = ()) -> str:
+    """The line of a cell that passes: the scores that fit, its planned share in integers, and the backend it equals.
+
+    The scores are what the ``gates`` judged: of several runs the mean.
+    """
+    noises = {gate.metric: gate.noise for gate in gates if gate.noise is not None}
+    parts = [move(score, noises.get(score.metric)) for score in measurement.scores]
     compared = measurement.compared
     equality = "" if compared is None else f"{'close to' if compared.differing else 'equals'} {compared.backend}"
     share = f"{100 * measurement.planned_share:.0f} % of MACs {measurement.planned_words}"

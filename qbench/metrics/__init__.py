@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from qbench.metrics.boxes import box_labels as box_labels
     from qbench.metrics.boxes import ratio_of_boxes as ratio_of_boxes
     from qbench.metrics.clusters import change_interval as change_interval
-    from qbench.metrics.clusters import effect_of_sources as effect_of_sources
-    from qbench.metrics.clusters import student_quantile as student_quantile
+    from qbench.metrics.clusters import source_interval as source_interval
+    from qbench.metrics.clusters import source_p as source_p
     from qbench.metrics.distances import MOST_DB as MOST_DB
     from qbench.metrics.masks import IGNORED as IGNORED
     from qbench.metrics.masks import MaskAnswers as MaskAnswers
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from qbench.metrics.scores import Against as Against
     from qbench.metrics.scores import Clusters as Clusters
     from qbench.metrics.scores import Direction as Direction
+    from qbench.metrics.scores import Gathering as Gathering
     from qbench.metrics.scores import Score as Score
     from qbench.metrics.token_streams import TOKEN_KL as TOKEN_KL
     from qbench.metrics.token_streams import TOKEN_KL_MOST as TOKEN_KL_MOST

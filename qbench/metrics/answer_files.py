@@ -33,6 +33,7 @@ from qbench.storage import (
     json_line,
     read_archive,
     read_array,
+    refuse_newer,
     too_large,
 )
 
@@ -404,6 +405,7 @@ def _header(text: bytes, doing: str) -> Header:
         raise InputError(
             f"{doing}, its header", found=_worded(error), expected="a header of answers", remedy=_REMEDY
         ) from error
+    refuse_newer(f"{doing}, its header", found.format, FORMAT)
     if found.format != FORMAT:
         raise InputError(
             f"{doing}, its header",
@@ -472,6 +474,8 @@ def _not_finite(record: AnswerRecord) -> str:
             return name
     if record.scores is not None and not all(map(isfinite, record.scores)):
         return "scores"
+    if type(record.label) is float and not isfinite(record.label):
+        return "label"
     return "answer" if type(record.answer) is float and not isfinite(record.answer) else ""
 
 

@@ -8,33 +8,45 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from qbench.metrics.paired import paired_interval
+from qbench.metrics.paired import Interval, paired_interval, tango_statistic
 from qbench.metrics.resampling import CONFIDENCE
-from qbench.metrics.scores import Clusters
+from qbench.metrics.scores import LEAST_FREEDOM, Clusters, Gathering
 
 # n samples of G sources; b of them count no more, c only now. Source g has n_g samples, and the sum s_g of its changes;
 # the change of the share, d = Σ s_g / n, is a ratio of sums.
 #
-#     V = G/(G−1) Σ (s_g − n_g d)² / n²                the variance of d between sources (CR1; Cochran 1977, chapter 6)
-#     S = V n² / (b + c − n d²)                        the design effect that the sources show, at least 1
-#     W = Σ n_g² / n                                   that of sources whose samples all change alike
-#     D = (b + c + λ W) / ((b + c)/S + λ)              what is taken: S where many sources changed, W where none did
-#     E = D (t/z)²                                     t: Student's, of ν degrees of freedom
+#     V = G/(G−1) Σ r_g² / n²,  r_g = s_g − n_g d      the variance of d between sources (CR1; Cochran 1977, ch. 6)
+#     S = (V n² + 8 r²) / (b + c − n d² + 8 a)         the design effect, at least as without the eights and 1
+#     G* = n² / Σ n_g²                                 so many sources of one size (Kish 1965)
 #
-# The paired intervals are those of b/E, c/E and n/E (Rao and Scott, Biometrics 48:577, 1992; with t: Korn and Graubard,
-# Survey Methodology 24:193, 1998). λ = 8 S / (b + c): sources that change as a whole, which a sample with few changes
-# may not have met. ν = (Σ v_g)² / Σ v_g² − 1 (Satterthwaite), v_g the variance of s_g by D: G − 1 for equal sizes.
-# ``benchmarks/cluster_coverage.py`` compares this with others (``docs/evidence/clusters.md``).
+# r and a: of the changed source with the largest r_g²; a: how many of its samples changed. Eight more such sources are
+# counted: the variance between few that changed, of unequal size, is too small (found by simulation, see below).
+# Where nothing changed, or all samples did alike, S = Σ n_g² / n, as of sources that change as a whole.
+#
+# What was seen gives the paired limits of b/E, c/E and n/E at a one-sided error of a, E = S (t/z)² with Student's t at
+# a (Rao and Scott, Biometrics 48:577, 1992; with t: Korn and Graubard, Survey Methodology 24:193, 1998). Sources that
+# change as a whole and were not met may have changed a share q with a chance of (1 − q)^G*. Together they may not err
+# in more than α:
+#
+#     low = min over α ≤ a ≤ 1 of  (limit of what was seen at a)  −  (1 − (α/a)^(1/G*))
+#
+# where the limit is d itself at a > ½. t has ν = (Σ v_g)² / Σ v_g² − 1 degrees of freedom (Satterthwaite), v_g the
+# variance of s_g by S: G − 1 for equal sizes. ``benchmarks/cluster_coverage.py`` compares this with others
+# (``docs/evidence/clusters.md``).
 
-_UNMET = 8.0
-"""λ of one effective change: so many that wrong PASS stays near 5 % (``docs/evidence/clusters.md``)."""
+_MORE = 8
+"""Sources counted again, like the one that changed most: wrong PASS stays under 6 % (``docs/evidence/clusters.md``)."""
+_POINTS = 65
+"""Changes between a limit and the mean at which the error is shared: a second round is of the best two of them."""
 _EXACT = 20_000_000
 """Steps for which the distribution of sign flips is counted exactly: about 20 ms."""
-_LEAST_FREEDOM = 0.5
 _NEARLY_NORMAL = 1000.0
 """Degrees of freedom from which the expansion of t has an error below 1e-8."""
+_NORMAL = 1e6
+"""Degrees of freedom from which t is the normal distribution, to 1e-6."""
 _NODES = 60
-_ROUNDING = 1e-9
+_SAME = 1e-12
+"""Shares that are no farther apart are equal."""
 _BISECTIONS = 50
 _SHOWN = 0.95
 _ANYTHING = (-1.0, 1.0)
@@ -78,14 +90,23 @@ def flip_midp(sums: npt.NDArray[np.int64]) -> float:
 
 
 def student_above(point: float, freedom: float) -> float:
-    """The chance of Student's t of ``freedom`` > 0 degrees of freedom to exceed ``point`` ≥ 0.
+    """The chance of Student's t of ``freedom`` > 0 degrees of freedom to exceed ``point`` ≥ 0."""
+    return float(_tails(np.array([point]), freedom)[0])
+
+
+def _tails(points: npt.NDArray[np.float64], freedom: float) -> npt.NDArray[np.float64]:
+    """``student_above`` of ``points`` (m,) ≥ 0.
 
     With t = √ν tan θ the density is ∝ cos θ to the power of ν − 1, which Gauss's 60 points integrate to 1e-9.
     """
+    if freedom > _NORMAL:
+        return np.array([NormalDist().cdf(-point) for point in points])
     nodes, weights = _gauss()
     constant = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
-    half = math.atan(point / math.sqrt(freedom)) / 2
-    return max(0.0, 0.5 - constant * half * float(weights @ np.cos(half * (1 + nodes)) ** (freedom - 1)))
+    halves = np.arctan(points / math.sqrt(freedom)) / 2
+    inside = constant * halves * (np.cos(np.outer(halves, 1 + nodes)) ** (freedom - 1) @ weights)
+    tails: npt.NDArray[np.float64] = np.maximum(0.0, 0.5 - inside)
+    return tails
 
 
 @functools.cache
@@ -116,7 +137,7 @@ def change_interval(
 ) -> tuple[float, float]:
     """Two-sided interval of the mean of ``changes``; negative is loss.
 
-    Where all are −1, 0 or 1, it is ``paired_interval``, with clusters that of the counts divided by the design effect.
+    Where all are −1, 0 or 1, it is ``paired_interval``, with clusters ``source_interval``.
     Else it is the mean ± t √V, with Satterthwaite's degrees of freedom of clusters of these sizes.
 
     Args:
@@ -145,8 +166,8 @@ def change_interval(
     if len(sizes) == 1:
         return _ANYTHING if is_share else (-math.inf, math.inf)
     if is_share:
-        effect, freedom = design_effect(sizes, sums, fewer + more)
-        return paired_interval(fewer, more, n, confidence=confidence, effect=effect * _wider(confidence, freedom))
+        found = gathering(sizes, sums, np.bincount(numbers, weights=np.abs(values)).astype(np.float64))
+        return source_interval(fewer, more, n, found, confidence=confidence)
     mean = float(values.mean())
     far = student_quantile((1 + confidence) / 2, _freedom(sizes**2)) * math.sqrt(variance_between(sizes, sums))
     return mean - far, mean + far
@@ -165,20 +186,70 @@ def clustered(changes: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp]) -> 
         return _of_one_source(n)
     sums = np.bincount(numbers, weights=changes).astype(np.float64)
     fewer, more = int((changes < 0).sum()), int((changes > 0).sum())
-    weights = sizes.astype(np.float64)
-    effect, freedom = design_effect(weights, sums, fewer + more)
-    decides, shows = (effect * _wider(confidence, freedom) for confidence in (CONFIDENCE, _SHOWN))
+    found = gathering(sizes.astype(np.float64), sums, np.bincount(numbers, weights=np.abs(changes)).astype(np.float64))
+    decides, shows = (
+        source_interval(fewer, more, n, found, confidence=confidence) for confidence in (CONFIDENCE, _SHOWN)
+    )
     # without a change, or with nothing else, the variance is that of one change more
     spread = max(fewer + more - (more - fewer) ** 2 / n, 1 - 1 / n)
     return Clusters(
         sources=len(sizes),
-        effect=decides,
-        interval=paired_interval(fewer, more, n, confidence=CONFIDENCE, effect=decides),
-        shown=paired_interval(fewer, more, n, method="bonett-price", effect=shows),
+        effect=found.effect * _wider(CONFIDENCE, found.freedom),
+        interval=decides,
+        shown=shows,
         p=flip_midp(sums.astype(np.int64)),
-        error=math.sqrt(spread * effect) / n,
-        seen=seen_effect(weights, sums, fewer + more),
+        error=math.sqrt(spread * found.effect) / n,
+        seen=found.effect,
+        freedom=found.freedom,
+        equal=found.equal,
     )
+
+
+def source_interval(losses: float, gains: float, n: float, found: Gathering, *, confidence: float) -> Interval:
+    """The two-sided interval of the change of a share, as fractions; negative is loss.
+
+    Args:
+        losses, gains, n: as of ``paired_interval``. found: how they gather in sources.
+    """
+    error, middle = (1 - confidence) / 2, (gains - losses) / n
+    effect = found.effect * _wider(confidence, found.freedom)
+    low, high = paired_interval(losses, gains, n, confidence=confidence, effect=effect)
+
+    def far(end: float) -> float:
+        """How far the limit is from the mean, where that of what was seen is at ``end``."""
+        first, last, farthest = end, middle, 0.0
+        for _ in range(2):
+            points = np.linspace(first, last, _POINTS)
+            chances = np.clip(_chances(losses, gains, n, points, found), error, 1.0)
+            reached = np.abs(points - middle) + 1 - (error / chances) ** (1 / found.equal)
+            best = int(reached.argmax())
+            first, last = float(points[max(best - 1, 0)]), float(points[min(best + 1, _POINTS - 1)])
+            farthest = max(farthest, float(reached[best]))
+        return max(farthest, abs(end - middle))
+
+    return max(-1.0, middle - far(low)), min(1.0, middle + far(high))
+
+
+def source_p(losses: float, gains: float, n: float, change: float, found: Gathering, *, less: float = 0.0) -> float:
+    """The one-sided p of "the true change is ``change``, or farther from what was seen": 5 % at an end of 90 %.
+
+    ``less``: a correction for continuity, as of ``tango_statistic``, in samples that count as one.
+    """
+    middle = (gains - losses) / n
+    points = np.linspace(change, middle, _POINTS)
+    chances = _chances(losses, gains, n, points, found, less=less * found.effect)
+    return float(((1 - np.minimum(np.abs(points - change), 1.0)) ** found.equal * chances).max())
+
+
+def _chances(
+    losses: float, gains: float, n: float, points: npt.NDArray[np.float64], found: Gathering, *, less: float = 0.0
+) -> npt.NDArray[np.float64]:
+    """Of each true change of ``points``: how probable it makes what was seen, or what is farther; 1 of the mean."""
+    middle, scale = (gains - losses) / n, math.sqrt(found.effect)
+    distances = [abs(tango_statistic(losses, gains, n, max(-1.0, min(1.0, one)), less=less)) / scale for one in points]
+    chances = _tails(np.array(distances), found.freedom)
+    chances[np.abs(points - middle) < _SAME] = 1.0
+    return chances
 
 
 def variance_between(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]) -> float:
@@ -187,49 +258,29 @@ def variance_between(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float6
     return count / (count - 1) * float(((sums - sizes * sums.sum() / n) ** 2).sum()) / (n * n)
 
 
-def seen_effect(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float64], changed: int) -> float:
-    """S, at least 1; where nothing changed, or all samples did alike, W. Arguments are as of ``design_effect``."""
-    n = float(sizes.sum())
-    within = changed - float(sums.sum()) ** 2 / n
-    return max(1.0, variance_between(sizes, sums) * n * n / within if within > 0 else float((sizes**2).sum()) / n)
-
-
-def design_effect(sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float64], changed: int) -> tuple[float, float]:
-    """D and ν of two or more sources.
+def gathering(
+    sizes: npt.NDArray[np.float64], sums: npt.NDArray[np.float64], changed: npt.NDArray[np.float64]
+) -> Gathering:
+    """How the changes of two or more sources gather.
 
     Args:
-        sizes: (G,) samples of each. sums: (G,) of their changes. changed: b + c, how many samples changed.
+        sizes: (G,) samples of each. sums: (G,) of their changes. changed: (G,) how many of its samples changed.
     """
-    whole = float((sizes**2).sum() / sizes.sum())
-    effect = seen = seen_effect(sizes, sums, changed)
-    if changed:
-        effective = changed / seen
-        unmet = _UNMET / effective
-        effect = (changed + unmet * whole) / (effective + unmet)
+    count, n = len(sizes), float(sizes.sum())
+    whole = float((sizes**2).sum()) / n
+    mean = float(sums.sum()) / n
+    squares = (sums - sizes * mean) ** 2
+    within = float(changed.sum()) - n * mean * mean
+    effect = whole
+    if within > _SAME * n:
+        seen = count / (count - 1) * float(squares.sum())
+        of_changed = np.where(changed > 0, squares, -1.0)
+        largest = float(of_changed.max())
+        # of sources that lie as far the one with the fewest changes, so that their order says nothing
+        fewest = float(changed[of_changed >= largest * (1 - _SAME)].min())
+        effect = max(1.0, seen / within, (seen + _MORE * largest) / (within + _MORE * fewest))
     alike = min(1.0, (effect - 1) / (whole - 1)) if whole > 1 else 0.0
-    return effect, _freedom(sizes * (1 + (sizes - 1) * alike))
-
-
-def effect_of_sources(sources: int, *, like: int, effect: float, seen: float, changed: float) -> float:
-    """E of ``sources`` ≥ 2 sources that are, on average, like so many (``like``) with the known ``effect``.
-
-    W is taken from ``effect``, as of sources of one size: ``like`` sources have that effect again.
-
-    Args:
-        seen: S of the known sources. changed: b + c of them; 0: nothing is known but that samples may change alike.
-    """
-    whole = effect / (_wider(CONFIDENCE, like - 1) if like > 1 else 1.0)
-    if changed:
-        unmet = _UNMET * seen / changed
-        whole = max(1.0, (whole * (changed / seen + unmet) - changed) / unmet)
-        if like > 1:
-            seen = max(1.0, seen * (like - 1) / like * sources / (sources - 1))
-        # whole changes: the next one may come late
-        changed = math.floor(changed * sources / like + _ROUNDING)
-        if changed:
-            unmet = _UNMET * seen / changed
-            whole = (changed + unmet * whole) / (changed / seen + unmet)
-    return whole * _wider(CONFIDENCE, sources - 1)
+    return Gathering(effect, _freedom(sizes * (1 + (sizes - 1) * alike)), n / whole)
 
 
 def resampled(
@@ -278,7 +329,7 @@ def _freedom_of(sizes: npt.NDArray[np.intp]) -> float:
 
 def _freedom(variances: npt.NDArray[np.float64]) -> float:
     """Satterthwaite's degrees of freedom of the sum of sources with these variances, for equal ones G − 1."""
-    return max(float(variances.sum()) ** 2 / float((variances**2).sum()) - 1, _LEAST_FREEDOM)
+    return max(float(variances.sum()) ** 2 / float((variances**2).sum()) - 1, LEAST_FREEDOM)
 
 
 def _of_one_source(n: int) -> Clusters:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 BILLION = 1_000_000_000
 """The whole of a value that is not a ratio of sums over samples, or whose two sides are out of different numbers."""
+LEAST_FREEDOM = 0.5
+"""Degrees of freedom are no fewer, so that Student's t exists."""
 
 
 class Direction(enum.Enum):
@@ -24,6 +26,29 @@ class Against(enum.Enum):
     REFERENCE = "reference"
 
 
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """How far changes gather in sources, and how many sources there are to find those that change as a whole.
+
+    Args:
+        effect: the design effect of the changes that were seen, at least 1. freedom: the degrees of freedom of
+            Student's t. equal: so many sources of one size show as much about sources that change as a whole.
+    """
+
+    effect: float
+    freedom: float
+    equal: float
+
+    @staticmethod
+    def whole(n: int, sources: int) -> "Gathering":
+        """That of ``n`` samples of two or more ``sources`` of one size, of which each changes as a whole."""
+        return Gathering(n / sources, sources - 1, sources)
+
+    def of_more(self, times: float) -> "Gathering":
+        """That of so many times as many sources like these."""
+        return Gathering(self.effect, max((self.freedom + 1) * times - 1, LEAST_FREEDOM), self.equal * times)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clusters:
     """What samples that share sources (crops of a picture, sentences of a voice) prove about a change.
@@ -32,12 +57,13 @@ class Clusters:
 
     Args:
         sources: how many different sources the samples have.
-        effect: by how much the sources widen the variance that decides: n samples prove as much as n / effect samples
-            of a source each.
+        effect: by how much the sources widen the variance of the changes that were seen, Student's t included: n
+            samples prove as much as n / effect samples of a source each, but for sources that were not met.
         interval: the 90 % interval, which decides. shown: the 95 % interval.
         p: two-sided, of "no change": the mid-p where each source gains and loses by a fair coin.
         error: the standard error of the change, by the differences between sources.
-        seen: the part of ``effect`` that the changed sources show: what many more such sources would be judged by.
+        seen, freedom, equal: as ``effect``, ``freedom`` and ``equal`` of ``gathering``. 0: a file of a qbench that did
+            not know them.
     """
 
     sources: int
@@ -47,6 +73,15 @@ class Clusters:
     p: float
     error: float
     seen: float = 1.0
+    freedom: float = 0.0
+    equal: float = 0.0
+
+    @property
+    def gathering(self) -> Gathering:
+        """What an interval of the sources is made of; of older files as if the sources were of one size."""
+        if not self.equal:
+            return Gathering(self.effect, max(self.sources - 1, LEAST_FREEDOM), self.sources)
+        return Gathering(self.seen, self.freedom, self.equal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

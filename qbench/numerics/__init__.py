@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qbench.numerics.arithmetic import AddScheme as AddScheme
     from qbench.numerics.arithmetic import Arithmetic as Arithmetic
     from qbench.numerics.arithmetic import Averaging as Averaging
+    from qbench.numerics.arithmetic import BiasScheme as BiasScheme
     from qbench.numerics.arithmetic import Dequantizing as Dequantizing
     from qbench.numerics.arithmetic import Functions as Functions
     from qbench.numerics.arithmetic import MultiplierForm as MultiplierForm
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from qbench.numerics.arithmetic import PairsAlong as PairsAlong
     from qbench.numerics.arithmetic import PairsIn as PairsIn
     from qbench.numerics.arithmetic import Quantizing as Quantizing
+    from qbench.numerics.arithmetic import Remainder as Remainder
     from qbench.numerics.arithmetic import Scaling as Scaling
     from qbench.numerics.arithmetic import Softmax as Softmax
     from qbench.numerics.arithmetic import Stage as Stage
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from qbench.numerics.functions import rational_tanh as rational_tanh
     from qbench.numerics.functions import softmax_of_levels as softmax_of_levels
     from qbench.numerics.multiplier import FloatOrder as FloatOrder
+    from qbench.numerics.multiplier import Onward as Onward
     from qbench.numerics.multiplier import Ranges as Ranges
     from qbench.numerics.multiplier import Scales as Scales
     from qbench.numerics.multiplier import exact_multipliers as exact_multipliers
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from qbench.numerics.multiplier import shift_steps as shift_steps
     from qbench.numerics.multiplier import short_multiplier as short_multiplier
     from qbench.numerics.multiplier import short_steps as short_steps
+    from qbench.numerics.own_bias import OwnBias as OwnBias
     from qbench.numerics.qparams import Interval as Interval
     from qbench.numerics.qparams import QParams as QParams
     from qbench.numerics.qparams import parameter_shape as parameter_shape

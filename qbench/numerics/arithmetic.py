@@ -64,6 +64,7 @@ class Inverted(enum.Enum):
     BOTH = "both"
 
 
+_BY_SHIFTS = frozenset({MultiplierForm.FIXED, MultiplierForm.POWER})
 WIDEST_FACTOR = 31
 """Bits of a fixed multiplier: a product with 32 more fits 64."""
 WIDEST_PRODUCT = 64
@@ -236,12 +237,27 @@ class Adding:
             raise ValueError("'operands' is of sums with headroom")
 
 
+class BiasScheme(enum.Enum):
+    """At which scales a product of integers takes its bias.
+
+    PRODUCT  at s_x · s_w alone: it is added to the accumulators as it is                              (nearly all)
+    FINEST   at any: of sums and bias the coarser is brought to the finer one's scale, by a left shift where the ratio
+             is a power of two and else by the arithmetic's multiplier; what both add up to is multiplied for the
+             result. Where a graph rounds the product to the scale of its bias first, sums are brought to that likewise
+                                                          (TVM's quantizer: AddRealize and UnifyDTypeScale)
+    """
+
+    PRODUCT = "product"
+    FINEST = "finest"
+
+
 class Averaging(enum.Enum):
     """How the levels of a window become their mean.
 
     SCALED   Σ (x − z_x), scaled by s_x / (s_y · count) as any accumulator
     FOLDED   the same, the count divided into the fixed multiplier by truncation                        (TFLite's MEAN)
-    RAW      Σ x / count, rounded half away on the raw sum, zero point left in; where both grids are one      (TFLite)
+    RAW      Σ x / count of codes as signed ones, rounded half away, zero point left in; where both grids are one
+             (TFLite)
     REAL     Σ s_x (x − z_x) / count / s_y + z_y in float32, in the order of the window, half to even (ONNX Runtime)
     WITHIN   as SCALED, by 1 / count where both grids are one: there scales do not enter                 (PyTorch)
     BIASED   Σ x, scaled as SCALED; z_y less what the input's zero point is there, rounded by itself      (LiteRT)
@@ -482,14 +498,58 @@ _MEANING = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remainder:
+    """Channels that vector code leaves to scalar code, which scales their sums otherwise.
+
+    Vector code counts channels in whole blocks; those beyond the last whole block are left.
+
+    Args:
+        scaling: of the sums of channels that are left.
+        depthwise: filters in a block of a convolution whose channels have filters of their own; 0: none is left.
+        planes: channels in a block of a mean over planes (height and width); 0: none is left.
+        grouped: every filter of any other convolution of several groups is left.
+
+    Raises:
+        ValueError: a negative block, or nothing that is ever left.
+    """
+
+    scaling: Scaling
+    depthwise: int = 0
+    planes: int = 0
+    grouped: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.depthwise, self.planes) < 0:
+            raise ValueError(f"blocks of {min(self.depthwise, self.planes)} channels")
+        if not (self.depthwise or self.planes or self.grouped):
+            raise ValueError("a remainder is of blocks of channels: 'depthwise', 'planes' or 'grouped'")
+
+    def of_convolution(self, filters: int, depth: int, groups: int) -> int:
+        """How many of the last of ``filters`` are left, each over ``depth`` of the channels in ``groups`` groups."""
+        if groups == 1:
+            return 0
+        if depth > 1:
+            return filters if self.grouped else 0
+        return _beyond_blocks(filters, self.depthwise)
+
+    def of_planes(self, channels: int) -> int:
+        """How many of the last of ``channels`` are left."""
+        return _beyond_blocks(channels, self.planes)
+
+
+def _beyond_blocks(channels: int, block: int) -> int:
+    return channels % block if block else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
     """Other rules for some nodes: a field that is given here replaces that of the arithmetic.
 
     Args:
         operators: operators it applies to, as a float graph calls them (``Conv``); empty: any.
         names: patterns (``*``, ``?``) of node names; empty: any.
-        scaling, accumulator, adding, averaging, mean, softmax, functions, multiplying, rescaling, quantizing,
-            dequantizing: as in ``Arithmetic``; None: that of the arithmetic.
+        scaling, accumulator, adding, averaging, mean, softmax, functions, multiplying, rescaling, remainder,
+            quantizing, dequantizing: as in ``Arithmetic``; None: that of the arithmetic.
 
     Raises:
         ValueError: it applies to every node, or changes nothing.
@@ -506,6 +566,7 @@ class Override:
     functions: Functions | None = None
     multiplying: Scaling | None = None
     rescaling: Scaling | None = None
+    remainder: Remainder | None = None
     quantizing: Quantizing | None = None
     dequantizing: Dequantizing | None = None
 
@@ -539,6 +600,7 @@ class Arithmetic:
         scaling: of accumulators.
         accumulator: where they come from.
         adding: of two quantized operands.
+        biases: at which scales products take them.
         averaging: of the levels of a window.
         mean: of all levels along some axes.
         softmax: of levels.
@@ -546,6 +608,7 @@ class Arithmetic:
         multiplying: of the product of two quantized operands; None: as accumulators are.
         rescaling: of levels from one grid to another; None: dequantized and quantized where multipliers are floats, as
             accumulators are where they are integers (``numerics.requantization``).
+        remainder: channels beyond the last whole block of vector code; None: all are counted alike.
         quantizing: of floats, and of the results of operators that are computed in float.
         dequantizing: of levels, for operators that are computed in float.
         narrow: levels never reach the lowest one of a signed grid.
@@ -560,23 +623,28 @@ class Arithmetic:
     scaling: Scaling
     accumulator: Accumulator = field(default_factory=Accumulator)
     adding: Adding = field(default_factory=lambda: Adding(scheme=AddScheme.EXACT))
+    biases: BiasScheme = BiasScheme.PRODUCT
     averaging: Averaging = Averaging.SCALED
     mean: Averaging = Averaging.SCALED
     softmax: Softmax = Softmax.REAL
     functions: Functions = Functions.REAL
     multiplying: Scaling | None = None
     rescaling: Scaling | None = None
+    remainder: Remainder | None = None
     quantizing: Quantizing = field(default_factory=Quantizing)
     dequantizing: Dequantizing = Dequantizing.CENTRED
     narrow: bool = False
     overrides: tuple[Override, ...] = ()
 
     def __post_init__(self) -> None:
-        sums, factor = self.accumulator.bits, self.scaling.factor_bits
+        scalings = [self.scaling] if self.remainder is None else [self.scaling, self.remainder.scaling]
+        sums, factor = self.accumulator.bits, max(one.factor_bits for one in scalings)
         if factor and sums + factor >= WIDEST_PRODUCT:
             raise ValueError(
                 f"sums of {sums} bits times a multiplier of {factor} do not fit a product of {WIDEST_PRODUCT}"
             )
+        if self.biases is BiasScheme.FINEST and self.scaling.form not in _BY_SHIFTS:
+            raise ValueError("biases that are shifted to the sums' scale are of multipliers that shift: fixed or power")
         if self.adding.fused and self.scaling.form is not MultiplierForm.RANGE:
             raise ValueError("sums that are fused into convolutions are known of multipliers of the form 'range'")
         for one in self.overrides:
@@ -598,12 +666,21 @@ class Arithmetic:
         """The quantized values between which results on ``output`` are clamped."""
         return max(output.qmin, output.qtype.qmin + int(self.narrow and output.qtype.signed)), output.qmax
 
+    @property
+    def beyond_blocks(self) -> "Arithmetic":
+        """The rules for channels that vector code leaves."""
+        return self if self.remainder is None else replace(self, scaling=self.remainder.scaling, remainder=None)
+
     def with_multiplier(self, scaling: Scaling) -> "Arithmetic":
-        """The same arithmetic with ``scaling`` for every product; its sums keep as many bits as fit a product by it."""
+        """The same arithmetic with ``scaling`` for every product; its sums keep as many bits as fit a product by it.
+
+        Biases are shifted to other scales only where ``scaling`` shifts.
+        """
         factor, sums = scaling.factor_bits, self.accumulator
         if factor:
             sums = replace(sums, bits=min(sums.bits, WIDEST_PRODUCT - 1 - factor))
-        return replace(self, scaling=scaling, multiplying=None, accumulator=sums)
+        biases = self.biases if scaling.form in _BY_SHIFTS else BiasScheme.PRODUCT
+        return replace(self, scaling=scaling, multiplying=None, remainder=None, accumulator=sums, biases=biases)
 
     def at(self, operator: str, name: str) -> "Arithmetic":
         """The rules for the node called ``name``, ``operator`` in the float graph; without overrides."""

@@ -323,7 +323,7 @@ def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, arithmetic
     if scheme is Averaging.REAL:
         raise ValueError("a mean in floats depends on their order")
     if scheme is Averaging.RAW and same:
-        return _raw(int(x.zero_point), counts)
+        return _raw(x, counts)
     if scheme is Averaging.FOLDED and arithmetic.scaling.form is MultiplierForm.FIXED:
         return _folded(x, y, counts, arithmetic)
     if scheme is Averaging.BIASED:
@@ -353,7 +353,7 @@ def _biased(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Ave
 
     M = s_x / (n · s_y) in float32. That kernel has int8 codes alone: unsigned ones are moved there by half their range.
     """
-    zero, scale = int(x.zero_point) - (x.qtype.qmax + x.qtype.qmin + 1) // 2, np.float32(x.scale)
+    zero, scale = int(x.zero_point) - _half_range(x), np.float32(x.scale)
     moved = round_reals(np.asarray(np.float32(zero) * scale / np.float32(y.scale)), Rounding.HALF_AWAY)
     over, scaling = (
         np.float32(y.scale) * counts.astype(np.float32),
@@ -369,9 +369,19 @@ def _averaging_divided(x: QParams, y: QParams, counts: Ints, arithmetic: Arithme
     return lambda sums: _quotients(rounded(sums), counts) + int(y.zero_point)
 
 
-def _raw(zero: int, counts: Ints) -> Averager:
-    """round_half_away(Σ x / n), the zero points left in the sum: not what rounding Σ (x − z) / n gives."""
-    return lambda sums: _quotients(sums + counts * zero, counts)
+def _raw(x: QParams, counts: Ints) -> Averager:
+    """round_half_away(Σ x / n), the zero points left in the sum: not what rounding Σ (x − z) / n gives.
+
+    LiteRT has int8 codes alone: unsigned ones are moved there by half their range, where other ties are below 0.
+    """
+    half = _half_range(x)
+    zero = int(x.zero_point) - half
+    return lambda sums: _quotients(sums + counts * zero, counts) + half
+
+
+def _half_range(x: QParams) -> int:
+    """By how much codes of ``x`` are above those of the signed type of their width."""
+    return (x.qtype.qmax + x.qtype.qmin + 1) // 2
 
 
 def _quotients(totals: Ints, counts: Ints) -> Ints:

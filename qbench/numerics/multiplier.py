@@ -283,6 +283,10 @@ def short_steps(scales: Scales, scaling: Scaling) -> ShortSteps:
 #                         l and h are the real numbers of the lowest and the highest code, and L is their distance in
 #                         codes; v counts from the lowest code. Without a bias l and h are divided by s_x · s_w instead
 #                         of multiplying the sums. (OpenVINO: FakeQuantize behind a product.)
+#                         Where the codes go to another operator on codes, F is one number and G is 0 (the zero point
+#                         is the lowest code), F is f32(1 / f32(1 / F)): OpenVINO hands oneDNN the scale 1 / F of the
+#                         result. Signed codes behind which comes a Clip of codes, or a DequantizeLinear with a zero
+#                         point, stay signed: G is G + lowest code then, and v counts from 0.
 #
 # A bias that stays a real number b = f32(B · s), s = f32(s_x · s_w), joins a FLOAT32 arithmetic's sums before the
 # product: as f32(acc) + f32(b / s) where scales are per channel, and by one fused step, f32(acc + b · f32(1 / s)),
@@ -307,6 +311,14 @@ class FloatOrder(enum.Enum):
     RANGED = "ranged"
 
 
+class Onward(enum.Enum):
+    """Where the codes of a product go: to reals, to other operators on codes, or into a Clip that is one of codes."""
+
+    REALS = "reals"
+    CODES = "codes"
+    CLIP = "clip"
+
+
 @dataclass(frozen=True, slots=True)
 class Ranges:
     """What a RANGE is computed from besides the scales and the zero point of the output.
@@ -314,19 +326,26 @@ class Ranges:
     Args:
         input_scale: of the data; of signed codes that no Clip bounds the float32 distance of both ends, divided by
             their number. low, high: ends of the output's codes.
+        onward: where the codes go.
     """
 
     input_scale: float
     low: int
     high: int
+    onward: Onward = Onward.REALS
 
     @classmethod
-    def of(cls, x: QParams, y: QType, *, clipped: bool = False) -> "Ranges":
+    def of(cls, x: QParams, y: QType, *, clipped: bool = False, onward: Onward = Onward.REALS) -> "Ranges":
         """Those of a product of data on ``x``, with codes of ``y``; the scale of codes behind a Clip is as given."""
         if clipped or not x.qtype.signed:
-            return cls(float(x.scale), y.qmin, y.qmax)
+            return cls(float(x.scale), y.qmin, y.qmax, onward)
         low, high = (np.float32(x.scale) * np.float32(end - int(x.zero_point)) for end in (x.qtype.qmin, x.qtype.qmax))
-        return cls(float(np.float32(high - low) / np.float32(x.qtype.qmax - x.qtype.qmin)), y.qmin, y.qmax)
+        return cls(float(np.float32(high - low) / np.float32(x.qtype.qmax - x.qtype.qmin)), y.qmin, y.qmax, onward)
+
+    @property
+    def span(self) -> np.float32:
+        """L."""
+        return np.float32(self.high - self.low)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -337,6 +356,7 @@ class FloatSteps:
         order: what is done first.
         multiplier: the last factor; its dtype is the one that all is computed in.
         bias, first, second: as ``order`` says.
+        base: the code that results count from, of a RANGE.
     """
 
     order: FloatOrder
@@ -344,6 +364,7 @@ class FloatSteps:
     bias: Single = field(default_factory=lambda: np.zeros((), np.float32))
     first: Single = field(default_factory=lambda: np.ones((), np.float32))
     second: Single = field(default_factory=lambda: np.ones((), np.float32))
+    base: int = 0
 
     def reals(self, sums: Ints) -> Reals:
         """``sums`` on the output's scale, without its zero point."""
@@ -397,9 +418,7 @@ def float_steps(
                 steps = _chain(scales, scaling, bias)
             case MultiplierForm.RANGE:
                 ranges = ranges or Ranges(float(np.asarray(scales[0])), 0, 255)
-                steps = range_steps(scales, bias, ranges, zero_point)
-                span = np.float32(ranges.high - ranges.low)
-                steps = replace(steps, second=without_negligible(steps.second, span))
+                steps = _applied(range_steps(scales, bias, ranges, zero_point), ranges, zero_point)
             case _:
                 steps = _product(scales, scaling, bias)
     if not all(np.isfinite(part).all() for part in (steps.multiplier, steps.bias, steps.first, steps.second)):
@@ -431,8 +450,8 @@ def _with_offset(values: Reals, zero_point: int) -> Reals:
 def _chain(scales: Scales, scaling: Scaling, bias: Ints | None) -> FloatSteps:
     x, w, y = (np.asarray(scale, np.float32) for scale in scales)
     real = np.zeros((), np.float32) if bias is None else _real_bias(bias, _scale(scales))
-    x = x if scaling.inverted is Inverted.NONE else _twice_inverted(x)
-    w = _twice_inverted(w) if scaling.inverted is Inverted.BOTH else w
+    x = x if scaling.inverted is Inverted.NONE else twice_inverted(x)
+    w = twice_inverted(w) if scaling.inverted is Inverted.BOTH else w
     return FloatSteps(FloatOrder.SCALED, np.divide(_ONE, y, dtype=np.float32), real, x, w)
 
 
@@ -444,7 +463,7 @@ _NEGLIGIBLE = 1e-5
 
 def range_steps(scales: Scales, bias: Ints | None, ranges: Ranges, zero_point: int) -> FloatSteps:
     """The steps of a RANGE, its offset as it is computed."""
-    y, span = np.asarray(scales[2], np.float32), np.float32(ranges.high - ranges.low)
+    y, span = np.asarray(scales[2], np.float32), ranges.span
     low, high = (np.asarray(y * np.float32(end - zero_point), np.float32) for end in (ranges.low, ranges.high))
     first = _scale((ranges.input_scale, scales[1], 1.0))
     if bias is None or not np.any(bias):
@@ -456,6 +475,20 @@ def range_steps(scales: Scales, bias: Ints | None, ranges: Ranges, zero_point: i
     if (np.abs(offset - offset.flat[0]) < _DRIFT).all():
         offset = np.asarray(offset.flat[0])
     return FloatSteps(FloatOrder.RANGED, multiplier, real, first, offset)
+
+
+def _applied(steps: FloatSteps, ranges: Ranges, zero_point: int) -> FloatSteps:
+    """``steps`` of a range with factor and offset as they are applied, by where the codes go."""
+    signed = ranges.low if _stay_signed(ranges.onward, zero_point) else 0
+    offset = without_negligible(np.asarray(steps.second + np.float32(signed), np.float32), ranges.span)
+    handed = ranges.onward is Onward.CODES and steps.multiplier.size == 1 and not np.any(offset)
+    factor = twice_inverted(steps.multiplier) if handed else steps.multiplier
+    return replace(steps, multiplier=factor, second=offset, base=ranges.low - signed)
+
+
+def _stay_signed(onward: Onward, zero_point: int) -> bool:
+    """Whether signed codes stay so: others become unsigned ones, from 0 on."""
+    return onward is Onward.CLIP or (onward is Onward.REALS and zero_point != 0)
 
 
 def without_negligible(offset: Single, span: np.float32) -> Single:
@@ -486,5 +519,6 @@ def _real_bias(bias: Ints, scale: Single) -> Single:
     return np.asarray(bias.astype(np.float64) * scale, np.float32)
 
 
-def _twice_inverted(scale: Single) -> Single:
+def twice_inverted(scale: Single) -> Single:
+    """``scale`` handed over as its reciprocal, and inverted again."""
     return np.asarray(np.divide(_ONE, np.divide(_ONE, scale, dtype=np.float32), dtype=np.float32))

@@ -286,8 +286,8 @@ def scaler(
             return _in_floats(scales, scaling, zero_point, real_bias)
         case MultiplierForm.RANGE:
             steps = float_steps(scales, scaling, real_bias, ranges, zero_point)
-            low, rounding = 0 if ranges is None else ranges.low, scaling.stages[-1].rounding
-            return lambda sums: _inner(whole_levels(steps.reals(sums), rounding), scaling) + low
+            rounding = scaling.stages[-1].rounding
+            return lambda sums: _inner(whole_levels(steps.reals(sums), rounding), scaling) + steps.base
         case MultiplierForm.SHORT:
             rounded = short_steps(scales, scaling).levels
         case MultiplierForm.FIXED | MultiplierForm.FRACTION | MultiplierForm.POWER:

@@ -4,7 +4,8 @@
     y = rne(fma(c + r, F', G'))                               r: codes of the other operand
 
 o and p bring codes of the product to the scale and the zero point of the other operand: o = s_c / s_r,
-p = (lowest − z_c − s_r · z_r / s_c) · o. F' and G' are those of the sum's range divided by s_r. All in float32.
+p = (lowest − z_c − s_r · z_r / s_c) · o. F' and G' are those of the sum's range divided by s_r. All in float32. Where
+the codes of the sum go to another operator on codes and G' is 0, F' is f32(1 / f32(1 / F')), as of a product.
 Source: OpenVINO 2026.4, FakeQuantize fused without rounding (measured, bit for bit).
 """
 
@@ -13,7 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics.multiplier import FloatSteps, Ranges, Scales, Single, between, range_steps, without_negligible
+from qbench.numerics.multiplier import (
+    FloatSteps,
+    Onward,
+    Ranges,
+    Scales,
+    Single,
+    between,
+    range_steps,
+    twice_inverted,
+    without_negligible,
+)
 from qbench.numerics.qparams import QParams
 from qbench.numerics.rounding import Ints, fused_multiply_add
 
@@ -45,7 +56,12 @@ class ResidualSteps:
 
 
 def residual_steps(
-    scales: Scales, bias: Ints | None, ranges: Ranges, qparams: tuple[QParams, QParams, QParams]
+    scales: Scales,
+    bias: Ints | None,
+    ranges: Ranges,
+    qparams: tuple[QParams, QParams, QParams],
+    *,
+    onward: Onward = Onward.REALS,
 ) -> ResidualSteps:
     """The steps of one convolution and the sum behind it.
 
@@ -54,9 +70,10 @@ def residual_steps(
         bias: one a column at s_x · s_w, or None.
         ranges: of the convolution.
         qparams: of its result, of the other operand, of the sum; all of one type of 8 bits.
+        onward: where the codes of the sum go.
     """
     own, other, result = qparams
-    span, lowest = np.float32(ranges.high - ranges.low), np.float32(ranges.low)
+    span, lowest = ranges.span, np.float32(ranges.low)
     product = range_steps(scales, bias, ranges, int(own.zero_point))
     mine, theirs = (np.float32(Ranges.of(one, one.qtype).input_scale) for one in (own, other))
     ratio = np.float32(mine / theirs)
@@ -68,6 +85,8 @@ def residual_steps(
     reals = [np.float32(result.scale) * np.float32(end - int(result.zero_point)) for end in (ranges.low, ranges.high)]
     last_low, last_high = (np.asarray(real / theirs, np.float32) for real in reals)
     factor, shift = between(last_low, last_high, span)
+    shift = without_negligible(np.asarray(shift + lowest, np.float32), span)
+    factor = twice_inverted(factor) if onward is Onward.CODES and not shift else factor
     return ResidualSteps(
         product=product,
         factor=np.asarray(product.multiplier * each, np.float32),
@@ -75,5 +94,5 @@ def residual_steps(
         low=ends[0],
         high=ends[1],
         last_factor=factor,
-        last_offset=without_negligible(np.asarray(shift + lowest, np.float32), span),
+        last_offset=shift,
     )

@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from qbench.passes.effect_check.verdicts import Checked as Checked
     from qbench.passes.effect_check.verdicts import OutputChange as OutputChange
     from qbench.passes.effect_check.verdicts import PassVerdict as PassVerdict
+    from qbench.passes.effect_check.verdicts import RegionVerdict as RegionVerdict
     from qbench.passes.integer_form import lower_to_integers as lower_to_integers
     from qbench.passes.lowering.qoperator import LowerToQOperator as LowerToQOperator
     from qbench.passes.lowering.qoperator import lower_to_qoperator as lower_to_qoperator
     from qbench.passes.lowering.site import INTEGER_INTERPRETER as INTEGER_INTERPRETER
     from qbench.passes.lowering.site import ONNX_RUNTIME as ONNX_RUNTIME
     from qbench.passes.lowering.site import Target as Target
+    from qbench.passes.lowering.site import integer_target as integer_target
     from qbench.passes.partition.device import Device as Device
     from qbench.passes.partition.device import Limits as Limits
     from qbench.passes.partition.device import float_name as float_name

@@ -3,7 +3,7 @@
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
-from qbench.graph import Form, form_of, own_copy
+from qbench.graph import OF_REALS, Form, form_of, own_copy
 from qbench.passes.canonical.cleanup import RemoveDead
 from qbench.passes.lowering.qoperator import LowerToQOperator
 from qbench.passes.lowering.site import INTEGER_INTERPRETER, Target
@@ -30,4 +30,9 @@ def lower_to_integers(model: ir.Model, target: Target = INTEGER_INTERPRETER) -> 
         RemoveInitializersFromInputsPass()(model)
     if form_of(model) is not Form.QDQ:
         return model
-    return rewrite(model, (RemoveDead(), AbsorbClip(), ClipLevels(), LowerToQOperator(target)))
+    written = {value.name for node in graph if node.op_type == "Clip" for value in node.outputs}
+    lowered = rewrite(model, (RemoveDead(), AbsorbClip(), ClipLevels(), LowerToQOperator(target)))
+    for node in lowered.graph:
+        if node.op_type == "Clip" and node.outputs[0].name not in written:
+            node.metadata_props[OF_REALS] = ""
+    return lowered

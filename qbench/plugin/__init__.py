@@ -3,9 +3,11 @@
 Only the process that pytest was started in has a ``Controller``, which writes all files.
 """
 
+import os
 import sys
 from collections.abc import Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from qbench.lazy import loaded_whole
 
 if TYPE_CHECKING:
     from qbench.plugin.collecting import MisnamedSuite, SuiteFile
+    from qbench.plugin.controller import Controller
     from qbench.plugin.python_tests import QbenchCell
     from qbench.plugin.suite_run import Progress as Progress
     from qbench.plugin.suite_run import SuiteRun as SuiteRun
@@ -65,6 +68,50 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Controller(config, options), "qbench-controller")
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    """End with another code than 0 where a selected cell has no result, whatever ended the session."""
+    from qbench.plugin.options import GUARDS, RESULT, asks_only, names_suite
+
+    names_cells = names_suite(config) and not asks_only(config)
+    with ExitStack() as guards:
+        config.stash[GUARDS] = guards
+        if names_cells:
+            from qbench.plugin.controller import notice_early_end
+
+            notice_early_end(config)
+        code = yield
+    if hasattr(config, "workerinput") or code is None:
+        return code
+    controller: Controller | None = config.pluginmanager.get_plugin("qbench-controller")
+    if controller is not None:
+        config.stash[RESULT] = int(controller.exit_code(int(code)))
+        return config.stash[RESULT]
+    return pytest.ExitCode.INTERRUPTED if names_cells and not code else code  # a hook ended it before it was set up
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> Generator[None, Any, Any]:
+    """Refuse a conftest that ends the process with 0 while it is imported, where a suite is to be run.
+
+    Keep standard error for lines about long work: this is called before pytest captures it.
+    """
+    from qbench.plugin.options import ERRORS, SUITE_SUFFIX
+
+    with suppress(OSError):  # closed
+        early_config.stash[ERRORS] = kept = os.dup(2)
+        early_config.add_cleanup(partial(os.close, kept))
+    try:
+        return (yield)
+    except SystemExit as error:
+        if error.code or not any(SUITE_SUFFIX in one for one in args):
+            raise
+        raise pytest.UsageError(
+            "Loading the conftest files: found one that ends the process with 0; expected fixtures and hooks. "
+            "Remove its sys.exit(0)."
+        ) from error
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "SuiteFile | MisnamedSuite | None":
     """Collect suite files; one of another name, where it was named itself, is an error."""
     from qbench.plugin.options import SUITE_SUFFIX, is_misnamed_suite
@@ -72,7 +119,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "SuiteFile
     if file_path.name.endswith(SUITE_SUFFIX):
         with loaded_whole():
             from qbench.plugin.collecting import SuiteFile
+            from qbench.plugin.controller import notice_early_end
 
+        notice_early_end(parent.config)
         return SuiteFile.from_parent(parent, path=file_path)
     if parent.session.isinitpath(file_path) and is_misnamed_suite(file_path, parent.config):
         from qbench.plugin.collecting import MisnamedSuite
@@ -113,12 +162,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         collecting.count_cells(session.items)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Attach the record of the cell to the report."""
     from qbench.plugin.item_state import ITEM_STATE, attach
 
     report = yield
+    if items := sys.modules.get("qbench.plugin.items"):  # loaded by the first suite
+        items.complete_report(item, call, report)
     if ITEM_STATE in item.stash:
         attach(report, item.stash[ITEM_STATE])
     return report

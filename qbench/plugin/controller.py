@@ -3,11 +3,14 @@
 The modules that need numpy (recording, session_end) are loaded at the first record.
 """
 
+import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +18,9 @@ import pytest
 
 from qbench.errors import QbenchError, StoreError
 from qbench.lazy import loaded_whole
-from qbench.plugin.item_state import is_of_dead_worker
-from qbench.plugin.options import SUITE_SUFFIX, Options
+from qbench.plugin.item_state import collected_suites, is_of_dead_worker
+from qbench.plugin.options import ERRORS, GUARDS, RESULT, SUITE_SUFFIX, Options, asks_only, names_suite
+from qbench.working import Step, telling, working
 
 if TYPE_CHECKING:
     from qbench.plugin.recording import Recorder
@@ -36,7 +40,12 @@ class Controller:
         self._crashes: list[str] = []
         self.messages: list[str] = []
         self._pace: PaceReporter | None = None
+        self._step: Step | None = None
+        self._running: dict[str, None] = {}
         self._is_guarded = False
+        self._has_begun = False
+        self._was_ended = False
+        self._selected: Counter[str] = Counter()
         if options.select or options.shard:
             from qbench.plugin.item_state import check_selection
 
@@ -63,10 +72,12 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Check the folders before the first cell: results that cannot be stored are not measured."""
+        self._has_begun = True
         if not self._config.option.collectonly and not session.testsfailed and has_cells(session.items):
             check_folders(self._options, self._history)
             self._handle_sigterm()
-            self._start_pace(item.nodeid for item in session.items)
+            notice_early_end(self._config)
+            self._expect([item.nodeid for item in session.items])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:  # noqa: ARG002
@@ -74,7 +85,7 @@ class Controller:
         if any(f"{SUITE_SUFFIX}::" in node_id for node_id in ids):
             check_folders(self._options, self._history)
             self._handle_sigterm()
-            self._start_pace(ids)
+            self._expect(ids)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write the record at once, so that a later interruption does not lose it."""
@@ -86,7 +97,7 @@ class Controller:
 
             self.recorder = Recorder(self._config, self._options, self._history)
         self.recorder.receive(report)
-        if self._pace is not None and report.when == "call":
+        if self._pace is not None and hasattr(report, "qbench"):
             self._pace.finish(report.nodeid)
 
     @pytest.hookimpl(optionalhook=True)
@@ -115,6 +126,8 @@ class Controller:
             pytest.exit("interrupted while the results were written", returncode=int(pytest.ExitCode.INTERRUPTED))
         if self.recorder.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif session.exitstatus == pytest.ExitCode.OK and not self.recorder.is_whole:
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None:
             fold_failures(terminal)
@@ -141,6 +154,70 @@ class Controller:
             guard.enter_context(ended_like_interrupted())
             self._config.add_cleanup(guard.close)
 
+    def pytest_keyboard_interrupt(self) -> None:
+        """Remember that an interrupt or ``pytest.exit`` ended the session."""
+        self._was_ended = True
+
+    def exit_code(self, code: int) -> int:
+        """``code`` of pytest, unless it is 0 although a selected cell has no result or a red one.
+
+        A hook, a loader or an engine can end the session with the code 0: ``pytest.exit("…", returncode=0)``.
+        """
+        if code or asks_only(self._config):
+            return code
+        runs = [] if self.recorder is None else list(self.recorder.runs.values())
+        finished = {run.facts["node"]: len(run.finished) for run in runs}
+        lacking = sum(max(count - finished.get(node, 0), 0) for node, count in self._selected.items())
+        about_suites = bool(collected_suites(self._config)) or names_suite(self._config)
+        if lacking or (about_suites and (self._was_ended or not self._has_begun)):
+            what = (
+                f"{lacking} of {self._selected.total()} selected cells were not run" if lacking else "no cell was run"
+            )
+            sys.stderr.write(f"qbench: the session ended early: {what}\n")
+            return int(pytest.ExitCode.INTERRUPTED)
+        if self.recorder is not None and (self.recorder.problems or any(run.has_red for run in runs)):
+            return int(pytest.ExitCode.TESTS_FAILED)
+        return code
+
+    def _expect(self, node_ids: Sequence[str]) -> None:
+        """Remember which cells this session is to run, and start to print the remaining time."""
+        self._selected = Counter(one.partition("::")[0] for one in node_ids if f"{SUITE_SUFFIX}::" in one)
+        self._start_pace(node_ids)
+        self._start_telling(len(node_ids))
+
+    def _start_telling(self, count: int) -> None:
+        """Start to tell a log every 30 s which cells run, and how many are done; workers tell nothing."""
+        if self._step is not None:
+            return
+        from qbench.storage import neutral_line
+
+        stack = ExitStack()
+        self._config.add_cleanup(stack.close)
+        stream = self._config.stash.get(ERRORS, 2)
+        if not os.isatty(stream):
+            stack.enter_context(telling(lambda line: os.write(stream, f"{neutral_line(line)}\n".encode())))
+        self._step = stack.enter_context(working("running the cells", count, "tests"))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note what runs, here or in a worker."""
+        self._running[nodeid] = None
+        self._name_running()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Note that it is done."""
+        self._running.pop(nodeid, None)
+        if self._step is not None:
+            self._step.done += 1
+        self._name_running()
+
+    def _name_running(self) -> None:
+        if self._step is not None:
+            first = ", ".join(one.partition("::")[2] or one for one in islice(self._running, _NAMED))
+            more = len(self._running) - _NAMED
+            self._step.what = f"running {first}" + (f" and {more} more" if more > 0 else "")
+
     def _start_pace(self, node_ids: Iterable[str]) -> None:
         """Start to print the remaining time, on terminals only."""
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
@@ -149,7 +226,6 @@ class Controller:
 
     def _prune_unmeasured(self, session: pytest.Session, *, whole: bool) -> None:
         """Prune in ``--collect-only --qbench-prune``: the cells are known without running any."""
-        from qbench.plugin.item_state import collected_suites
         from qbench.plugin.session_end import prune
 
         if not whole:
@@ -160,6 +236,30 @@ class Controller:
         except QbenchError as error:
             self.messages = [f"qbench: {error}"]
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def notice_early_end(config: pytest.Config) -> None:
+    """From here to the end of the session, an engine or a hook cannot end the process with 0; a worker may end."""
+    from qbench.host import early_end_noticed
+
+    guards = config.stash.get(GUARDS, None)
+    if guards is None or hasattr(config, "workerinput") or config.stash.get(_IS_GUARDED, False):
+        return
+    config.stash[_IS_GUARDED] = True
+
+    def say(sentence: str) -> None:
+        capture = config.pluginmanager.getplugin("capturemanager")
+        if capture is not None:  # else the sentence ends with the process, in a stream that pytest reads
+            capture.suspend_global_capture(in_=True)
+        os.write(2, f"\nqbench: {sentence}; the run is not whole\n".encode())
+
+    is_program = Path(sys.argv[0]).name in _PROGRAMS
+    guards.enter_context(early_end_noticed(say, (lambda: config.stash.get(RESULT, 0)) if is_program else None))
+
+
+_IS_GUARDED = pytest.StashKey[bool]()
+_PROGRAMS = ("pytest", "py.test", "__main__.py")
+"""Names by which pytest itself is started; a program that calls it has an end of its own."""
 
 
 def _distributes(config: pytest.Config) -> bool:
@@ -215,6 +315,8 @@ def _check_writable(name: str, folder: Path) -> None:
         ) from error
 
 
+_NAMED = 4
+"""Cells that run at the same time in workers and are named in a line."""
 INTERVAL = 60.0
 """Seconds between two lines about the remaining time; a shorter run prints none."""
 
@@ -249,7 +351,7 @@ class PaceReporter:
             self._print(left)
 
     def _print(self, left: float) -> None:
-        from qbench.reporting import left_text
+        from qbench.working import left_text
 
         if self._pace.count and getattr(self._terminal.config.option, "dist", "no") != "no":
             self._terminal.write_line("")  # ensure_newline does not know of the marks that xdist wrote

@@ -50,6 +50,10 @@ class ItemState:
     finding: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
+    def forget(self) -> None:
+        """Forget what a run of the item left."""
+        self.line, self.finding, self.notes = None, None, ()
+
 
 ITEM_STATE = pytest.StashKey[ItemState]()
 _SUITES = pytest.StashKey[dict[Path, SuiteFacts]]()
@@ -76,12 +80,11 @@ def attach(report: pytest.TestReport, state: ItemState) -> None:
     """
     facts = state.facts.plain | {"is_cell": state.is_cell}
     setattr(report, "qbench_suite", facts)  # noqa: B010 - reports are open to attributes, their type is not
-    if report.when == "call" and state.line is not None:
-        setattr(report, "qbench", state.line)  # noqa: B010
-    if report.when == "call" and state.finding is not None:
-        setattr(report, "qbench_finding", state.finding)  # noqa: B010
-    if report.when == "call" and state.notes:
-        setattr(report, "qbench_notes", state.notes)  # noqa: B010
+    if report.when == "call" or (report.when == "setup" and not report.passed):
+        found = {"qbench": state.line, "qbench_finding": state.finding, "qbench_notes": state.notes}
+        for name, value in found.items():
+            if value:
+                setattr(report, name, value)
     if isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).parent == Path(__file__).parent:
         report.longrepr = (*state.location, report.longrepr[2])
     report.longrepr, report.sections = _neutral(report.longrepr), _neutral(report.sections)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qbench.errors import StoreError, refused_by_system
+from qbench.errors import InputError, StoreError, UnsupportedError, refused_by_system
 from qbench.plugin.item_state import ITEM_STATE, ItemState, SuiteFacts
 from qbench.plugin.opening import OpenSuite
 from qbench.plugin.options import OPTIONS
+from qbench.plugin.skips import ENDS_SESSION, is_skip, skip_reason
 
 if TYPE_CHECKING:
     from qbench.diagnosis import Budget
@@ -43,16 +44,16 @@ class CellItem(pytest.Item):
         super().__init__(name, parent)
         self.planned = planned
         self.facts = facts
-        self._opened = opened
+        self.opened = opened
         self.stash[ITEM_STATE] = ItemState(facts, is_cell=True, location=(str(facts.file), planned.line + 1))
         self.add_marker(marker)
 
     def runtest(self) -> None:
         """Measure, judge, and raise the pytest outcome."""
         missing = self.config.stash[OPTIONS].missing
-        judged = judged_cell(self, self._opened, self.planned, missing=missing)
+        judged = judged_cell(self, self.opened, self.planned, missing=missing)
         if judged.verdict.outcome.is_red:
-            self.stash[ITEM_STATE].finding = finding_of(self._opened, judged, self.config)
+            self.stash[ITEM_STATE].finding = finding_of(self.opened, judged, self.config)
         search = localize_command(self.planned) if _is_wrong(judged.verdict) and judged.measurement else ""
         conclude(judged.verdict, str(self.planned.cell), missing, detail_of(self.config), search)
 
@@ -90,19 +91,23 @@ def cell_marker(planned: "PlannedCell", base: pytest.MarkDecorator) -> pytest.Ma
 
 
 def judged_cell(item: pytest.Item, opened: OpenSuite, planned: "PlannedCell", *, missing: str = "fail") -> "JudgedCell":
-    """``planned`` measured and judged; ``item`` keeps its line, also where measuring ends in an error.
+    """``planned`` measured and judged; ``item`` keeps its line, also where measuring ends in an error or in a skip.
 
     Args:
         missing: the option of that name.
     """
     from qbench.judging import Outcome
-    from qbench.suite import JudgedCell
 
     try:
         judged = opened.bench.run(planned)
-    except Exception as error:
-        _keep_line(item, JudgedCell.unmeasured(planned, error).record.line())
+    except ENDS_SESSION:
         raise
+    except BaseException as error:
+        judged = unmeasured_cell(opened, planned, error)
+        _keep_line(item, judged.record.line())
+        if not is_skip(error):
+            raise
+        return judged
     line = judged.record.line()
     if judged.verdict.outcome is Outcome.MISSING and missing != "fail":
         line["excused"] = f"--qbench-missing={missing}"
@@ -111,15 +116,113 @@ def judged_cell(item: pytest.Item, opened: OpenSuite, planned: "PlannedCell", *,
     return judged
 
 
+def unmeasured_cell(opened: OpenSuite, planned: "PlannedCell", error: BaseException) -> "JudgedCell":
+    """The cell that ended with ``error`` instead of numbers; a skip is an outcome like that of a missing engine."""
+    from qbench.suite import JudgedCell
+
+    cause = error
+    if is_skip(error):
+        cause = UnsupportedError(
+            f"Running '{planned.cell}'",
+            found=f"a skip ({skip_reason(error)})",
+            expected="a measurement",
+            remedy="Install or repair what it needs, or leave the cell out of the suite.",
+        )
+    try:
+        return opened.bench.unmeasured(planned, cause)
+    except ENDS_SESSION:
+        raise
+    except BaseException as other:  # without a bench it is not known whether a result was accepted
+        return JudgedCell.unmeasured(planned, other)
+
+
+def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Make the line of a cell that ended before it was measured, and ``report`` red where its line is.
+
+    Marks, fixtures and hooks can skip an item, or report a red one as an expected failure. A Python test that measured
+    its cell decides by itself what its result means.
+    """
+    found = _cell_behind(item)
+    if found is None or item.config.getoption("setuponly", False):
+        return
+    opened, facts, planned = found
+    state = item.stash.setdefault(ITEM_STATE, ItemState(facts, is_cell=False, location=item_location(item)))
+    if report.when == "teardown":
+        state.forget()  # an item can be run again
+    if report.when == "teardown" or (report.when == "setup" and report.passed):
+        return
+    if state.line is None and (state.is_cell or report.skipped):
+        error = None if call.excinfo is None else call.excinfo.value
+        _keep_unmeasured(item, unmeasured_cell(opened, planned, _what_ended(error, report)))
+    elif not state.is_cell:
+        return
+    line = state.line
+    if line is not None and is_red_line(line) and not report.failed:
+        report.outcome, report.longrepr = "failed", f"{line['headline']}\n  cell: {planned.cell} is {line['outcome']}"
+        if hasattr(report, "wasxfail"):
+            del report.wasxfail
+
+
+def is_red_line(line: Mapping[str, Any]) -> bool:
+    """Whether the ``cell`` line fails the run."""
+    from qbench.tracking import record_of_line
+
+    return record_of_line(line).is_red
+
+
+def _keep_unmeasured(item: pytest.Item, judged: "JudgedCell") -> None:
+    """Keep the line of ``judged``; a hook that fails here, where pytest makes the report, would end the session."""
+    try:
+        _keep_line(item, judged.record.line())
+    except ENDS_SESSION:
+        raise
+    except BaseException as error:
+        item.stash[ITEM_STATE].notes = (f"a hook pytest_qbench_update_record failed: {type(error).__name__}: {error}",)
+
+
+def _what_ended(error: BaseException | None, report: pytest.TestReport) -> BaseException:
+    """``error``, or one that says how an item without any ended."""
+    if error is not None and (report.failed or is_skip(error)):
+        return error
+    if report.skipped:
+        return pytest.skip.Exception(str(getattr(report, "wasxfail", "") or report.longrepr or "no reason"))
+    return RuntimeError("the item ended without measuring its cell")
+
+
+def _cell_behind(item: pytest.Item) -> "tuple[OpenSuite, SuiteFacts, PlannedCell] | None":
+    """The suite and the cell of ``item``: of a suite file, or of a Python test with the fixture ``qbench_cell``."""
+    if isinstance(item, CellItem):
+        return item.opened, item.facts, item.planned
+    call = getattr(item, "callspec", None)
+    return None if call is None else call.params.get("qbench_cell")
+
+
+def item_location(item: pytest.Item) -> tuple[str, int]:
+    """File and line of a Python test."""
+    return str(item.path), (item.location[1] or 0) + 1
+
+
 def _keep_line(item: pytest.Item, line: dict[str, Any]) -> None:
-    """Keep ``line`` after the hooks ``pytest_qbench_update_record``, in plain values.
+    """Keep ``line`` after the hooks ``pytest_qbench_update_record``, in plain values; as it was where a hook fails.
 
     Raises:
-        TypeError, ValueError: a hook added a value that JSON cannot hold.
+        TypeError, ValueError: a hook added a value that JSON cannot hold. InputError: a hook skips the item, whose cell
+            is judged by now.
     """
     from qbench.storage import plain
 
-    item.ihook.pytest_qbench_update_record(config=item.config, record=line)
+    item.stash[ITEM_STATE].line = plain(line)
+    try:
+        item.ihook.pytest_qbench_update_record(config=item.config, record=line)
+    except BaseException as error:
+        if not is_skip(error):
+            raise
+        raise InputError(
+            f"Running the hook pytest_qbench_update_record for '{item.name}'",
+            found=f"a skip ({skip_reason(error)})",
+            expected="a hook that changes the record",
+            remedy="Return from the hook instead.",
+        ) from error
     line = plain(line)
     if item.config.getoption("xmlpath", None):  # pytest's --junitxml
         from qbench.reporting import cell_facts
@@ -230,7 +333,9 @@ def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -
     budget = Budget.begin(left, time.perf_counter)
     try:
         line = finding_line(cell, _localized(opened, judged, budget))
-    except Exception as error:  # it must not replace the verdict of the cell
+    except ENDS_SESSION:
+        raise
+    except BaseException as error:  # also a skip: it must not replace the verdict of the cell
         problem = " ".join(str(error).split()) or type(error).__name__
         finding = Finding(
             model=cell.model,
@@ -265,7 +370,8 @@ def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Fi
     moved = () if judged.measurement is None else samples_that_moved(judged.measurement)
     named = judged.planned.cell
     axes = {"model": named.model, "backend": named.backend, "schema": named.schema, "variant": named.variant}
-    options = LocalizeOptions(first=moved, suspects=3, override=_name(axes))
+    in_float = () if judged.measurement is None else judged.measurement.executed_in_float
+    options = LocalizeOptions(first=moved, suspects=3, override=_name(axes), in_float=in_float)
     return localize_verdict(cell, judged.verdict, budget, options=options)
 
 
@@ -313,6 +419,8 @@ def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
     if change and line.get("stopped"):
         ran, of = (sum(line["stopped"][which].values()) for which in ("samples", "of"))
         change += f", stopped after {ran} of {of} samples: decided"
+    if report.passed and line.get("ungated") and outcome in ("passed", "accepted"):
+        return "unjudged", "u", (f"UNJUDGED{change}", {"yellow": True})
     if report.passed and outcome in _OWN:
         letter, colour = _OWN[outcome]
         return outcome, letter, (outcome.upper() + change, {colour: True})

@@ -1,6 +1,8 @@
 """A suite file opened with pytest's options, once per process."""
 
+import contextlib
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbench.errors import InputError
-from qbench.extension import Extension
+from qbench.extension import Extension, error_of_code, place_of
 from qbench.plugin.options import OPTIONS, origin_of
+from qbench.plugin.skips import is_skip, skip_reason
 
 if TYPE_CHECKING:
     from pluggy import HookRelay
@@ -76,7 +79,17 @@ def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuit
     known = config.stash.setdefault(_OPENED, {})
     key = (os.path.normpath(path), *(one.function for one in hook.pytest_qbench_extension.get_hookimpls()))
     if key not in known:
-        known[key] = _opened(path, config, hook)
+        try:
+            known[key] = _opened(path, config, hook)
+        except BaseException as error:
+            if not is_skip(error):
+                raise
+            raise InputError(  # pytest would leave the whole suite out, and pass
+                f"Opening the suite '{path.name}'",
+                found=f"a skip ({skip_reason(error)})",
+                expected="what its cells are made of",
+                remedy="Skip inside the loader that needs it: its cells are then skipped, and the others run.",
+            ) from error
     return known[key]
 
 
@@ -86,7 +99,7 @@ def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
     suite = _with_options(config, load_suite(path))
     shown = os.path.relpath(path, config.invocation_params.dir)  # as a user would type it where pytest was started
     shown = str(path) if shown.startswith("..") else Path(shown).as_posix()
-    added = [_extension(value) for value in hook.pytest_qbench_extension(config=config) if value is not None]
+    added = _extensions(hook, config)
     catalogues = gather(added, suites=path.parent)
     if (release := config.stash[OPTIONS].release) is not None:
         catalogues = with_python(catalogues, release.python, release.package)
@@ -94,21 +107,67 @@ def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
         kept, planned = expand_pruned(suite, catalogues)
         stale = tuple(entry for entry in suite.quarantine if entry not in kept.quarantine)
         return OpenSuite(kept, catalogues, planned, config, shown, stale)
-    planned = expand(suite, catalogues)
+    with _naming_idle_hooks(hook, len(added)):
+        planned = expand(suite, catalogues)
     if (repeats := config.stash[OPTIONS].repeats) is not None:
         planned = tuple(one.with_repeats(repeats, "option --qbench-repeats") for one in planned)
     return OpenSuite(suite, catalogues, planned, config, shown)
 
 
-def _extension(value: object) -> Extension:
-    if isinstance(value, Extension):
-        return value
-    raise InputError(
-        "Reading what the hook pytest_qbench_extension returned",
-        found=f"a {type(value).__name__}",
-        expected="a qbench.Extension",
-        remedy="Correct the return value in conftest.py, or return None to add nothing.",
-    )
+def _extensions(hook: "HookRelay", config: pytest.Config) -> list[Extension]:
+    """What the hooks return that return something.
+
+    Raises:
+        InputError: one fails, or returns something else; its file is named.
+    """
+    files = _hook_files(hook)
+    try:
+        values = hook.pytest_qbench_extension(config=config)
+    except Exception as error:  # it is their code: whatever it raises is about their file
+        folder = next((str(Path(file).parent) for file in files if place_of(error, Path(file).parent)), "")
+        raise error_of_code(
+            f"Calling the hook {_HOOK} of {_listed(files)}",
+            error,
+            folder=folder or Path.cwd(),
+            expected="a qbench.Extension",
+            remedy="Correct the hook.",
+        ) from error
+    for value in values:
+        if not isinstance(value, Extension):
+            raise InputError(
+                f"Reading what the hook {_HOOK} of {_listed(files)} returned",
+                found=f"a {type(value).__name__}",
+                expected="a qbench.Extension",
+                remedy="Correct the return value, or return None to add nothing.",
+            )
+    return list(values)
+
+
+_HOOK = "pytest_qbench_extension"
+
+
+def _hook_files(hook: "HookRelay") -> list[str]:
+    """The files that define the hook for the suite, the nearest first."""
+    plugins = (one.plugin for one in reversed(hook.pytest_qbench_extension.get_hookimpls()))
+    return [str(file) for file in (getattr(plugin, "__file__", None) for plugin in plugins) if file]
+
+
+def _listed(files: "Iterable[str]") -> str:
+    return " and ".join(f"'{os.path.relpath(file)}'" for file in files) or "a plugin"
+
+
+@contextlib.contextmanager
+def _naming_idle_hooks(hook: "HookRelay", returned: int) -> Iterator[None]:
+    """Add to the error of an unknown name that hooks returned nothing, where fewer than all ``returned`` something."""
+    try:
+        yield
+    except InputError as error:
+        files = _hook_files(hook)
+        if len(hook.pytest_qbench_extension.get_hookimpls()) <= returned or not error.found.startswith("unknown "):
+            raise
+        found = f"{error.found}, and that the hook {_HOOK} of {_listed(files)} returned None"
+        remedy = "Return the Extension from the hook."
+        raise InputError(error.doing, found=found, expected=error.expected, remedy=remedy) from error
 
 
 def _with_options(config: pytest.Config, suite: "Suite") -> "Suite":

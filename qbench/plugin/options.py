@@ -4,6 +4,7 @@ import argparse
 import math
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,8 +96,31 @@ class Options:
 
 
 OPTIONS = pytest.StashKey[Options]()
+GUARDS = pytest.StashKey[ExitStack]()
+RESULT = pytest.StashKey[int]()
+"""The exit code of the session, once it is known."""
+"""Closed when the session has its exit code."""
+ERRORS = pytest.StashKey[int]()
+"""The standard error of pytest itself, before it captures that of tests: a file descriptor."""
 ANY_NAME = pytest.StashKey[bool]()
 """Set where a suite is collected whatever its file is called."""
+
+
+_QUESTIONS = (
+    *("help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow"),
+    *("collectonly", "setuponly", "setupplan"),
+)
+"""Options of pytest with which it runs no item."""
+
+
+def asks_only(config: pytest.Config) -> bool:
+    """Whether the options ask pytest for information instead of a run."""
+    return any(getattr(config.option, name, None) for name in _QUESTIONS)
+
+
+def names_suite(config: pytest.Config) -> bool:
+    """Whether the command line names a suite file."""
+    return any(SUITE_SUFFIX in str(argument) for argument in config.args)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -270,7 +294,8 @@ def _text(config: pytest.Config, name: str) -> str:
 
 def _kinds(config: pytest.Config) -> tuple[str, ...]:
     given = config.getoption("qbench_report") or config.getini("qbench_report")
-    return tuple(dict.fromkeys(_one_of("report", kind, ALL_KINDS) for kind in given))
+    kinds = (kind.strip() for text in given for kind in str(text).split(","))
+    return tuple(dict.fromkeys(_one_of("report", kind, ALL_KINDS) for kind in kinds))
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from qbench.errors import InputError, QbenchError, nearest, unknown_name
 from qbench.plugin.item_state import ITEM_STATE, ItemState, SuiteFacts, suite_facts
-from qbench.plugin.items import cell_marker, judged_cell
+from qbench.plugin.items import cell_marker, item_location, judged_cell
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import OPTIONS
 
@@ -71,7 +71,7 @@ def cell_of(request: pytest.FixtureRequest) -> QbenchCell:
         )
     opened, facts, planned = request.param
     item: pytest.Item = request.node
-    item.stash[ITEM_STATE] = ItemState(facts, is_cell=False, location=(str(item.path), (item.location[1] or 0) + 1))
+    item.stash[ITEM_STATE] = ItemState(facts, is_cell=False, location=item_location(item))
     return QbenchCell(opened, planned, item)
 
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from qbench.tracking import CellRecord, HistoryStore, Run, RunWriter
 
 
+_NAMED = 3
+"""Red cells that one sentence names."""
+
+
 @dataclass(slots=True)
 class OpenRun:
     """One suite's run of this session, as it grows.
@@ -24,7 +28,8 @@ class OpenRun:
         facts: of the suite, from its reports. header, environment: the first lines of the file.
         writer: None when the file could not be opened or written. is_kept: whether other sessions will find it.
         cells, findings, notes: its lines, also without file.
-        finished: node ids of its items that ended, with or without a record.
+        finished: node ids of its items that ended with a record. has_red: whether one of their cells is red.
+        hidden: those of red cells that pytest counts as no failure, which a hook can bring about.
     """
 
     facts: Mapping[str, Any]
@@ -36,6 +41,8 @@ class OpenRun:
     findings: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     finished: set[str] = field(default_factory=set)
+    has_red: bool = False
+    hidden: list[str] = field(default_factory=list)
     complete: bool = False
 
     @property
@@ -81,10 +88,13 @@ class Recorder:
             self.runs[facts["file"]] = self._opened(facts)
         run = self.runs[facts["file"]]
         line = getattr(report, "qbench", None)
-        if facts["is_cell"] and (line is not None or report.when == "teardown"):
+        if facts["is_cell"] and line is not None:
             run.finished.add(report.nodeid)  # before writing: an interrupt may come at any line
         if line is not None:
             self._add_cell(run, line)
+            if facts["is_cell"] and run.cells[-1].is_red:
+                run.has_red = True
+                run.hidden += [] if report.failed else [report.nodeid]
         self._add_finding(run, getattr(report, "qbench_finding", None))
         for text in getattr(report, "qbench_notes", ()):
             if text not in run.notes:
@@ -116,6 +126,11 @@ class Recorder:
         """Whether a selected cell was not run."""
         return any(run.facts["selected"] > len(run.finished) for run in self.runs.values())
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every run has the lines of all its cells, once it is finished."""
+        return all(run.complete for run in self.runs.values())
+
     def finish(self, exit_code: int, crashes: list[str], *, stopped: bool) -> None:
         """Close every run file: with an ``end`` line, or without one when the run is not complete.
 
@@ -131,7 +146,8 @@ class Recorder:
                 if missing > 0:
                     self.note(run, f"ended early: {missing} of {run.facts['selected']} selected cells were not run")
             else:
-                exit_code = self._note_unfetched(run) or exit_code
+                exit_code = self._note_unmeasured(run) or exit_code
+                exit_code = self._note_hidden(run) or exit_code
                 if run.facts["selected"] == run.facts["planned"]:
                     exit_code = self._note_idle_rules(run) or exit_code
             if run.writer is None:
@@ -144,14 +160,28 @@ class Recorder:
             except StoreError as error:
                 self._give_up_file(run, error)
 
-    def _note_unfetched(self, run: OpenRun) -> int:
-        """Note a run in which no cell could get its packages; its exit code, 0 for any other run.
+    def _note_unmeasured(self, run: OpenRun) -> int:
+        """Note a run in which no cell was measured; its exit code, 0 for any other run.
 
-        Otherwise a machine without a package index would skip every cell and pass.
+        Otherwise a machine without a package index, or without an engine, would skip every cell and pass.
         """
-        if not run.cells or not all(cell.unfetched for cell in run.cells):
+        from qbench.judging import Outcome
+
+        if any(cell.outcome != Outcome.UNSUPPORTED.value for cell in run.cells):
             return 0
-        sentence = f"not one of the {len(run.cells)} cells of '{run.facts['suite']}' could get its packages"
+        could = "could get its packages" if all(cell.unfetched for cell in run.cells) else "was measured"
+        return self._fail(run, f"not one of the {len(run.cells)} cells of '{run.facts['suite']}' {could}")
+
+    def _note_hidden(self, run: OpenRun) -> int:
+        """Note the red cells that pytest did not count as failed; the exit code for that, 0 where there are none."""
+        if not run.hidden:
+            return 0
+        named = ", ".join(one.partition("::")[2] for one in run.hidden[:_NAMED])
+        more = f" and {len(run.hidden) - _NAMED} more" if len(run.hidden) > _NAMED else ""
+        return self._fail(run, f"red, though a hook of pytest reported no failure: {named}{more}")
+
+    def _fail(self, run: OpenRun, sentence: str) -> int:
+        """Note the reason why ``run`` fails although none of its cells was reported as failed; the exit code."""
         self.note(run, sentence)
         self.problems.append(sentence)
         return int(pytest.ExitCode.TESTS_FAILED)

@@ -58,12 +58,14 @@ def finish(
         stopped: whether the session ended early.
     """
     suites = {key: _suite_of(session, run) for key, run in recorder.runs.items()}
+    left_over: list[str] = []
     for key, run in recorder.runs.items():
         opened = suites[key]
         if opened is None:  # the errors of its cells or of its collector name the reason
             continue
         for sentence in stale_baseline_sentences(opened):
             recorder.note(run, sentence)
+            left_over.append(f"note: {sentence}")
         for sentence in unneeded_entry_sentences(opened, run):
             recorder.note(run, sentence)
             recorder.problems.append(sentence)
@@ -79,7 +81,9 @@ def finish(
             messages += _attempt(recorder, partial(_prune, run, session))
     if recorder.options.report and not stopped:
         messages += _attempt(recorder, partial(_report, recorder))
-    return [*messages, *_repairing_schemas(recorder)]
+    # With -q the summary shows no notes, and accepted cells may be lost. 'qbench run' has no such option.
+    is_brief = session.config.getoption("verbose", 0) < 0
+    return [*(left_over if is_brief else ()), *messages, *_repairing_schemas(recorder)]
 
 
 def _repairing_schemas(recorder: Recorder) -> Iterator[str]:
@@ -369,7 +373,7 @@ def write_line(terminal: pytest.TerminalReporter, line: str, **markup: bool) -> 
 
 def _print_run(run: OpenRun, terminal: pytest.TerminalReporter) -> None:
     width = terminal.config.get_terminal_writer().fullwidth
-    brief = terminal.config.getoption("verbose") < 0
+    brief = terminal.config.getoption("verbose", 0) < 0
     for line in styled_lines(run.run, width, unicode=_takes_unicode(), brief=brief):
         write_line(terminal, line.text, **PYTEST_MARKUP[line.tone])
     if run.writer is not None:

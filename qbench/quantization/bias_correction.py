@@ -18,6 +18,7 @@ from qbench.quantization.internal_qparams import LIMIT, bias_qparams
 from qbench.quantization.plan import Plan
 from qbench.quantization.spec import Role, stored
 from qbench.quantization.writing import NodeWriter, PairWriter, is_written
+from qbench.working import working
 
 # Moving a bias in a written graph: its integers where it is quantized, else its float numbers.
 #
@@ -363,6 +364,7 @@ class BiasCorrection:
         return f"{self.biases} biases corrected on {self.samples} samples{ends}"
 
 
+@working("correcting biases")
 def correct_biases(
     model: ir.Model,
     quantized: ir.Model,

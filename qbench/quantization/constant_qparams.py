@@ -242,7 +242,7 @@ def plan_constants(
             sources = (f"{candidate.unit.name}.input[0]", f"{candidate.unit.name}.weight[{candidate.weight_index}]")
             decided[slot] = given_bias(given, _product(bias, weight, input_scale), sources)
         else:
-            decided[slot] = _bias(candidate, bias, weight, input_scale, limits.bias_qtypes)
+            decided[slot] = _bias(candidate, bias, weight, input_scale, limits)
     return decided
 
 
@@ -337,7 +337,7 @@ def _bias(
     bias: _Bias | None,
     weight: QParams | None,
     input_scale: float | None,
-    bias_qtypes: frozenset[str],
+    limits: Capabilities,
 ) -> Decision:
     spec = candidate.options.bias
     if spec.kind is BiasKind.FLOAT:
@@ -348,7 +348,7 @@ def _bias(
         return _EMPTY
     product = _product(bias, weight, input_scale)
     if spec.kind is BiasKind.OWN:
-        return _own(spec, bias, product, bias_qtypes)
+        return _own(spec, bias, product, limits)
     if isinstance(product, str):
         return KeptFloat(product)
     head = candidate.unit.name
@@ -366,7 +366,7 @@ def _product(bias: _Bias, weight: QParams | None, input_scale: float | None) -> 
     return bias_qparams(weight, input_scale, bias.axis)
 
 
-def _own(spec: BiasSpec, bias: _Bias, product: QParams | str, bias_qtypes: frozenset[str]) -> Decision:
+def _own(spec: BiasSpec, bias: _Bias, product: QParams | str, limits: Capabilities) -> Decision:
     own = own_qparams(spec, bias.array.astype(np.float64))
     if isinstance(product, str):
         return Static(own, product) if spec.finer is Finer.CHOSEN else KeptFloat(product)
@@ -376,7 +376,7 @@ def _own(spec: BiasSpec, bias: _Bias, product: QParams | str, bias_qtypes: froze
     if spec.finer is Finer.PRODUCT:
         own = no_finer_than(own, product)
         notes += ["raised to the product's scale"] * bool(coarser)
-    if not np.array_equal(own.scale, product.scale) and own.qtype.name not in bias_qtypes - {"int32"}:
+    if not np.array_equal(own.scale, product.scale) and not limits.adds_off_product(own.qtype.name):
         notes.append(f"added in float: the backend adds no {own.qtype} off the product's scale")
     return Static(own, "; ".join(notes))
 

@@ -120,6 +120,8 @@ def _checksum(qparams: QParams) -> str:
 
 _DYNAMIC = "uint8"
 """What DynamicQuantizeLinear gives."""
+_WIDEST = 16
+"""Bits of the widest type that a product is quantized to by itself."""
 
 
 def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities) -> str:
@@ -143,9 +145,26 @@ def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabil
     if names not in limits.integer_products:
         types = " by ".join("blocks of their own scales" if name is None else name for name in names)
         return f"it has no integer product of {types}"
-    if not all(isinstance(decision, Derived | KeptFloat) for decision in biases):
-        return "the bias is not at the scale of the product"
-    return ""
+    return _reason_of_bias(unit, slots, limits, biases)
+
+
+def _reason_of_bias(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities, biases: list[Decision]) -> str:
+    """Why the bias of a product of integers that the backend has puts it in floats; empty: it does not."""
+    product = next((grid for s, d in slots.items() if s.role is Role.CORRELATION and (grid := qparams_of(d))), None)
+    narrow = product is not None and product.qtype.bits <= _WIDEST
+    split = any(slot.role is Role.BIAS and slot.node != unit.name for slot in slots)
+    if all(isinstance(decision, Derived | KeptFloat) for decision in biases):
+        real = split and not narrow and unit.head.op_type in limits.requantized_products
+        return "its bias is split off, and it has no product whose result is real" if real else ""
+    if product is not None and narrow:  # its bias is added to levels of that grid
+        kinds = {kind for kind, _ in limits.integer_products or ()}
+        return "" if product.qtype.name in kinds else f"it has no integer product with a result of {product.qtype}"
+    if split and unit.head.op_type == "Gemm":
+        return ""  # its product leaves the integers before the sum
+    own = [grid.qtype.name for decision in biases if (grid := qparams_of(decision)) is not None]
+    if all(isinstance(decision, Static) for decision in biases) and all(map(limits.adds_off_product, own)):
+        return ""
+    return "the bias is not at the scale of the product"
 
 
 def _grid_name(decision: Decision) -> str | None:

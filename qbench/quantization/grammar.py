@@ -215,7 +215,13 @@ def _refuse_method(method: str) -> None:
             raise ImpossibleNameError(
                 f"the method '{method}', which needs settings", "a schema file that gives them"
             ) from None
-        raise ImpossibleNameError(f"the unknown range method '{method}'", f"one of {', '.join(_methods())}") from None
+        meant = f"'{_MEANT[method]}' for that, or " if method in _MEANT else ""
+        expected = f"{meant}one of {', '.join(_methods())}"
+        raise ImpossibleNameError(f"the unknown range method '{method}'", expected) from None
+
+
+_MEANT = {"l2": "mse", "kl": "tvm_kl", "kld": "tvm_kl", "absmax": "minmax", "max": "minmax"}
+"""Usual names of methods → ours."""
 
 
 def _methods() -> tuple[str, ...]:
@@ -251,7 +257,7 @@ def _nearest_name(text: str) -> str | None:
             pow2="pow2" in flags,
             dynamic="dyn" in flags,
             bias_bits=_closest(biases[0], _BIAS_BITS) if biases and bits[2] else None,
-            method=nearest("_".join(others), _methods()) or "",
+            method=_MEANT.get("_".join(others)) or nearest("_".join(others), _methods()) or "",
         )
     except ImpossibleNameError:
         return None

@@ -27,7 +27,7 @@ from qbench.quantization.decision import (
     qparams_of,
 )
 from qbench.quantization.spec import Role, Slot
-from qbench.storage import digest_arrays, digest_bytes, read_json, value_from_table, write_text
+from qbench.storage import digest_arrays, digest_bytes, read_json, refuse_newer, value_from_table, write_text
 
 # The layout of a plan for people: sections of names and words in columns, which fold under their names when narrow.
 #
@@ -230,6 +230,11 @@ class Plan:
         pairs = ((slot, qparams_of(decision)) for slot, decision in self.decisions.items())
         return {s: q for s, q in pairs if q is not None and s.role in (Role.WEIGHT, Role.BIAS)}
 
+    @property
+    def own_biases(self) -> tuple[Slot, ...]:
+        """The biases at scales of their own, which most engines add in float."""
+        return tuple(slot for slot, one in self.decisions.items() if slot.role is Role.BIAS and isinstance(one, Static))
+
     def lines(self, width: int | None = None, backend: str = "the backend") -> list[str]:
         """The plan for people: a headline, coverage, what was asked for, and every unit with what became of it.
 
@@ -367,6 +372,7 @@ def load_plan(path: Path | str) -> Plan:
     """
     doing = f"Loading the plan '{path}'"
     table = read_json(Path(path), doing)
+    refuse_newer(doing, f"{table.get('format')}/{table.get('version')}", f"{FORMAT}/{VERSION}")
     if (table.get("format"), table.get("version")) != (FORMAT, VERSION):
         raise _no_plan(doing, "another format or version")
     text = value_from_table(_PlanText, table, f"the plan '{path}'")

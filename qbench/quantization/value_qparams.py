@@ -367,14 +367,23 @@ def _note(active: Sequence[Candidate], apart: Mapping[str, str], decisions: dict
 
 
 def _refused_claims(
-    active: Sequence[Candidate], wanted: set[ir.Value], groups: Groups, apart: Mapping[str, str]
+    active: Sequence[Candidate], wanted: set[ir.Value], groups: Groups, apart: dict[str, str]
 ) -> dict[str, str]:
-    """Let every unit claim what it wants; the units whose claims cannot be had, with the reason."""
+    """Let every unit claim what it wants; the units whose claims cannot be had, with the reason.
+
+    A unit that chooses between values which cannot share one grid, as where operators fix them, is added to ``apart``.
+    """
     refused = {}
     for candidate in active:
-        claims = _claims(candidate, wanted, one_grid=candidate.operator.one_grid and candidate.unit.name not in apart)
-        if claims.specs and (reason := groups.add(claims)):
-            refused[candidate.unit.name] = reason
+        name = candidate.unit.name
+        one_grid = candidate.operator.one_grid and name not in apart
+        claims = _claims(candidate, wanted, one_grid=one_grid)
+        reason = groups.add(claims) if claims.specs else None
+        if reason and one_grid:
+            apart[name] = f"operands have grids of their own: {reason}"
+            reason = groups.add(_claims(candidate, wanted, one_grid=False))
+        if reason:
+            refused[name] = reason
     return refused
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from qbench.reporting.progress import WINDOW as WINDOW
     from qbench.reporting.progress import Pace as Pace
     from qbench.reporting.progress import last_seconds as last_seconds
-    from qbench.reporting.progress import left_text as left_text
     from qbench.reporting.progress import recent_runs as recent_runs
     from qbench.reporting.report import Report as Report
     from qbench.reporting.run_comparison import compare as compare

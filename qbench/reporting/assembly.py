@@ -23,6 +23,7 @@ from qbench.judging import (
     parts_of_counts,
     spread_of,
 )
+from qbench.metrics import Gathering
 from qbench.number_text import rough_percent, thousands
 from qbench.reporting.columns import READ
 from qbench.reporting.findings_view import findings_of, with_findings
@@ -42,6 +43,7 @@ from qbench.tracking import (
     Regression,
     Run,
     Series,
+    absent_cells,
     accepted_levels,
     baseline_path,
     find_alerts,
@@ -49,8 +51,10 @@ from qbench.tracking import (
     group_alerts,
     load_annotations,
     main_line,
+    parts_behind,
     trend_series,
 )
+from qbench.tracking import with_parts as with_parts_of_runs
 
 # Margins smaller than one counted unit: under one sample only a proven loss is red, under one edit every edit is.
 #
@@ -175,10 +179,15 @@ def _data_power(model: str, several: Sequence[tuple[MetricView, float]]) -> Data
         n=first.n,
         margin=min(margin for _, margin in several),
         sources=known[0].sources if known else None,
-        effect=median(one.effect for one in known) if known else 1.0,
-        seen=median(one.seen for one in known) if known else None,
+        found=_median([one.gathering for one in known]) if known else None,
         unit=first.unit,
         error=None if first.proportion else median(errors),
+    )
+
+
+def _median(found: Sequence[Gathering]) -> Gathering:
+    return Gathering(
+        median(one.effect for one in found), median(one.freedom for one in found), median(one.equal for one in found)
     )
 
 
@@ -382,9 +391,10 @@ def build_report(
     chosen = [run for run in runs if read_run(run).suite == suite][-window:]
     if not chosen:
         return Report(suite=suite, headline="No runs yet: run a suite and its report will be here", is_red=False)
+    chosen, parts = _with_parts_merged(chosen)
     past = read_cells(chosen)
     views = [
-        replace(read_run(run), cells=len(cells), red=sum(cell.is_red for cell in cells.values()))
+        replace(_view_of(run), cells=len(cells), red=sum(cell.is_red for cell in cells.values()))
         for run, cells in zip(chosen, past, strict=True)
     ]
     cells = with_parts(_with_past(cell, past, views) for cell in _expected(past, views))
@@ -407,7 +417,7 @@ def build_report(
         matrices=_matrices(cells),
         trends=trends,
         step_groups=group_steps([trend for several in trends.values() for trend in several], views),
-        notices=(*_notices(views[-1], cells), *unread),
+        notices=(*map(_part_notice, parts), *_notices(views[-1], cells), *unread),
         quarantined=tuple(cell for cell in cells if cell.record.outcome == "quarantined"),
         unsupported=_unsupported(cells),
         regressions=memory.regressions.get(suite, ()),
@@ -520,6 +530,36 @@ def _trends(
     return tuple(found)
 
 
+def _with_parts_merged(chosen: list[Run]) -> tuple[list[Run], list[Run]]:
+    """``chosen`` up to the last run of the whole suite, with what later runs of a part measured; these runs.
+
+    A run of a few cells is not what a report of the suite is about: it replaces only the cells that it measured.
+    """
+    count = parts_behind(chosen)
+    if not count:
+        return chosen, []
+    parts = chosen[-count:]
+    whole = with_parts_of_runs(chosen[-count - 1], parts)
+    whole = replace(whole, findings=(*whole.findings, *(line for part in parts for line in part.findings)))
+    return [*chosen[: -count - 1], whole], parts
+
+
+def _view_of(run: Run) -> RunView:
+    """``run``; one whose selected cells have no line each did not end as it seems."""
+    absent = absent_cells(run)
+    view = read_run(run)
+    return replace(view, absent=absent, complete=view.complete and not absent)
+
+
+def _part_notice(part: Run) -> str:
+    """``1 of the 16 cells of the suite was selected in the later run of …; …``."""
+    view = read_run(part)
+    where = f" at {view.commit}" if view.commit else ""
+    chosen = f"{view.selected} of the {counted(view.planned, 'cell')} of the suite"
+    verb = "was" if view.selected == 1 else "were"
+    return f"{chosen} {verb} selected in the later run of {view.started}{where}; the others are of the last whole run."
+
+
 def _expected(past: Sequence[Cells], views: Sequence[RunView]) -> list[CellView]:
     """The cells of the newest run; if it is partial, also those of the last whole run that it lacks, as absent.
 
@@ -567,7 +607,7 @@ def _with_past(cell: CellView, past: Sequence[Cells], views: Sequence[RunView]) 
 
 def _tallies(cells: Sequence[CellView]) -> tuple[tuple[str, int], ...]:
     """(outcome, count) in the order of the symbols' legend, unknown outcomes last."""
-    counts = Counter(cell.record.outcome for cell in cells)
+    counts = Counter(cell.shown_outcome for cell in cells)
     known = list(SYMBOLS)
     return tuple(sorted(counts.items(), key=lambda item: known.index(item[0]) if item[0] in known else len(known)))
 
@@ -589,7 +629,9 @@ def _matrices(cells: Sequence[CellView]) -> tuple[Matrix, ...]:
 def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
     """Notices about the run as a whole, then those of the cells, equal ones counted once."""
     found = []
-    if not run.complete and not any(note.startswith("ended early: ") for note in run.notes):
+    if run.absent:
+        found.append(f"{run.absent} of {counted(run.selected, 'selected cell')} have no line: they were not measured.")
+    elif not run.complete and not any(note.startswith("ended early: ") for note in run.notes):
         found.append("The run was interrupted: it holds only what was measured before that.")
     if run.limited:
         found.append(f"At most {counted(run.limited, 'sample')} of each data set were scored.")

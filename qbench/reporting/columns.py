@@ -106,8 +106,9 @@ _ALL = (
     _fact(
         "outcome",
         "Outcome",
-        lambda cell: f"{symbol_of_cell(cell)} {cell.record.outcome}",
+        lambda cell: f"{symbol_of_cell(cell)} {cell.shown_outcome}",
         "outcome",
+        "ungated",
         special=True,
     ),
     _fact("red", "Red", red_age, "outcome", "excused"),

@@ -12,7 +12,7 @@ from qbench.reporting.columns import CSV
 from qbench.reporting.view import GREEN
 from qbench.storage import csv_text as table_text
 from qbench.storage import neutral_json, neutral_text
-from qbench.tracking import CellRecord, MetricRecord, MetricRow, Run, metric_rows
+from qbench.tracking import CellRecord, MetricRecord, MetricRow, Run, incomplete_words, metric_rows
 
 # One row per metric of each measured cell of each run, as CSV (RFC 4180) or as a JSON array of objects.
 
@@ -109,8 +109,8 @@ def _shown(value: float, nature: MetricRecord) -> float:
 # JUnit XML: one suite per run and one test case per cell, in the form of pytest's ``--junitxml``.
 #
 # A cell is a failure when it is red, an error when it could not be measured, skipped when it is unsupported. Its counts
-# are properties, ``top1@photos:hits`` and the like. An interrupted run gets an error of its own; otherwise it would
-# look like a small green run.
+# are properties, ``top1@photos:hits`` and the like. A run that is not whole gets an error of its own; otherwise it
+# would look like a small green run.
 
 
 def junit_text(runs: Iterable[Run]) -> Iterator[str]:
@@ -132,9 +132,8 @@ def _suite(root: Element, run: Run) -> None:
     if not run.complete:
         kinds.append("error")
         case = SubElement(suite, "testcase", classname=_legal(run.suite), name="the run itself", time="0")
-        SubElement(case, "error", message="the run was interrupted: cells are missing").text = _legal(
-            "\n".join(run.notes)
-        )
+        message = "; ".join(incomplete_words(run, "the run")) or "the run was interrupted"
+        SubElement(case, "error", message=message).text = _legal("\n".join(run.notes))
     suite.set("tests", str(len(kinds)))
     for kind, key in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(key, str(kinds.count(kind)))

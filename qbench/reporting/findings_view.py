@@ -70,6 +70,9 @@ def _worst(finding: Finding, suspect: Suspect) -> Iterator[str]:
     clipped = 0.0 if node is None else node.clipped_low + node.clipped_high
     if clipped >= _LEAST_CLIPPED:
         yield f"clipped {small_percent(clipped)}"
+    weights = 0.0 if node is None else node.clipped_weights
+    if weights >= _LEAST_CLIPPED:
+        yield f"weights clipped {small_percent(weights)}"
     yield f"cause: {suspect.cause.value}"
 
 

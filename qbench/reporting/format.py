@@ -12,12 +12,13 @@ from qbench import number_text
 from qbench.judging import DataPower
 from qbench.metrics import BILLION
 from qbench.number_text import MINUS, distance_text, points, thousands
-from qbench.reporting.view import ABSENT, CellView, MetricView
+from qbench.reporting.view import ABSENT, UNJUDGED, CellView, MetricView
 
 SYMBOLS = {
     "passed": "✓",
     "accepted": "⊕",
     "inconclusive": "≈",
+    UNJUDGED: "≈",
     "quarantined": "◇",
     "unsupported": "–",
     "failed": "✗",
@@ -38,6 +39,7 @@ MEANINGS = {
     "passed": "within its tolerance",
     "accepted": "accepted as measured",
     "inconclusive": "too few samples to decide whether it loses more than allowed",
+    UNJUDGED: "no gate judges its answers",
     "quarantined": "fails, as its quarantine entry expects",
     "unsupported": "skipped with a reason, not counted as passed",
     "failed": "loses more than allowed",
@@ -66,12 +68,12 @@ def power_row(power: DataPower) -> tuple[str, ...]:
 
 def symbol_of_cell(cell: CellView) -> str:
     """The symbol of its outcome, or ``BELOW``."""
-    return BELOW if cell.is_below_tolerance else symbol_of(cell.record.outcome)
+    return BELOW if cell.is_below_tolerance else symbol_of(cell.shown_outcome)
 
 
 def tally_lines(report_cells: Iterable[CellView], tallies: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]]:
     """(symbol, words, number of cells) of each symbol in use: each outcome, and ``BELOW`` after those that pass."""
-    below = Counter(cell.record.outcome for cell in report_cells if cell.is_below_tolerance)
+    below = Counter(cell.shown_outcome for cell in report_cells if cell.is_below_tolerance)
     found = []
     for name, count in tallies:
         found += [(symbol_of(name), name, count - below[name])] if count > below[name] else []

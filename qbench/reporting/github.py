@@ -65,9 +65,11 @@ def _errors(report: Report, file: str) -> Iterator[str]:
 
 
 def _warnings(report: Report, file: str) -> Iterator[str]:
-    if report.run is not None and not report.run.complete:
-        early = next((note for note in report.run.notes if note.startswith("ended early")), "")
-        words = early or "The run was interrupted before its end."
+    run = report.run
+    if run is not None and not run.complete:
+        early = next((note for note in run.notes if note.startswith("ended early")), "")
+        absent = f"{run.absent} of {counted(run.selected, 'selected cell')} have no line." if run.absent else ""
+        words = early or absent or "The run was interrupted before its end."
         yield _command("warning", file, f"{report.suite}: incomplete", words)
     unsure = [cell for cell in report.cells if cell.record.outcome == "inconclusive"]
     if unsure:

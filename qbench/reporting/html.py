@@ -1,8 +1,9 @@
 """The report as HTML pages that work offline."""
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from qbench.reporting import columns
 from qbench.reporting import format as words
 from qbench.reporting.chart import flips_svg, line_names, sparkline_svg, trend_svg
 from qbench.reporting.findings_view import Found, decibels, found_text, node_of
+from qbench.reporting.many_models import by_model, most_telling
 from qbench.reporting.node_chart import heat_map, nodes_svg
 from qbench.reporting.places import TABS, Places, anchor_of, commit_address, link
 from qbench.reporting.report import Report, alert_rows
@@ -55,7 +57,7 @@ def trim_page(page: str) -> str:
 
 def trim_style(sheet: str, words: set[str]) -> str:
     """The rules of ``sheet`` that can match where ``words`` are all names and elements of the page."""
-    kept = "".join(_kept(_COMMENT.sub("", sheet), words))
+    kept = "".join(_kept(_parsed(_COMMENT.sub("", sheet)), words))
     return _VARIABLE.sub(lambda one: one[0] if f"var({one[1]})" in kept else "", kept)
 
 
@@ -65,16 +67,39 @@ def trim_script(script: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
-def _kept(sheet: str, words: set[str]) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A rule of a style sheet: each selector with its names; of an ``@`` rule ``head`` and the rules inside."""
+
+    head: str
+    body: str
+    selectors: tuple[tuple[str, frozenset[str]], ...] = ()
+    inner: "tuple[_Rule, ...]" = ()
+
+
+@functools.lru_cache(maxsize=32)
+def _parsed(sheet: str) -> tuple[_Rule, ...]:
+    """The rules of ``sheet``, read once for all pages that have it."""
+    found = []
     for head, body in _rules(sheet):
         if head.startswith("@"):
-            inner = "".join(_kept(body, words))
+            found.append(_Rule(head=_tight(head), body="", inner=_parsed(body)))
+        else:
+            selectors = tuple((one, frozenset(_names(one))) for one in map(_tight, _selectors(head)))
+            found.append(_Rule(head="", body=_tight(body).rstrip(";"), selectors=selectors))
+    return tuple(found)
+
+
+def _kept(rules: Sequence[_Rule], words: set[str]) -> Iterator[str]:
+    for rule in rules:
+        if rule.head:
+            inner = "".join(_kept(rule.inner, words))
             if inner:
-                yield f"{_tight(head)}{{{inner}}}"
+                yield f"{rule.head}{{{inner}}}"
             continue
-        chosen = [one for one in map(_tight, _selectors(head)) if _names(one) <= words]
+        chosen = [text for text, names in rule.selectors if names <= words]
         if chosen:
-            yield f"{','.join(chosen)}{{{_tight(body).rstrip(';')}}}"
+            yield f"{','.join(chosen)}{{{rule.body}}}"
 
 
 def _selectors(head: str) -> list[str]:
@@ -238,6 +263,10 @@ class Page:
     suites: tuple[tuple[str, str, str], ...] = ()
     """(suite, state, path of its overview) of every suite, for the links at the top."""
     model: str = ""
+    neighbours: tuple[str, str] = ("", "")
+    """The models before and after ``model``; empty at the ends."""
+    models: frozenset[str] | None = None
+    """Those that have a page; None: all."""
     found: Found | None = None
     comparison: Comparison | None = None
     tabs: tuple[str, ...] = ()
@@ -247,7 +276,9 @@ class Page:
         return link(self.places.page(name), self.path)
 
     def to_model(self, model: str) -> str:
-        """A link to the page of ``model``."""
+        """A link to the page of ``model``, or to all cells where it has none."""
+        if self.models is not None and model not in self.models:
+            return self.to("cells")
         return link(self.places.model(model), self.path)
 
     def to_finding(self, key: CellKey) -> str:
@@ -303,7 +334,6 @@ def _environment() -> "Environment":
         _model_state,
         _steps_of,
         _slowest_cells,
-        _neighbours,
         _with_outcome,
         alert_rows,
         class_sentence,
@@ -326,6 +356,7 @@ def _environment() -> "Environment":
     return made
 
 
+@functools.cache
 def _asset(name: str) -> str:
     """The style or script ``name`` of this package: ours, hence not escaped."""
     from markupsafe import Markup
@@ -440,7 +471,7 @@ def _model_state(report: Report, model: str) -> str:
         (sum(c.record.outcome == "quarantined" for c in cells), "in quarantine"),
         (sum(c.record.outcome == "unsupported" for c in cells), "unsupported"),
     ]
-    passed = sum(c.record.outcome in ("passed", "accepted") for c in cells)
+    passed = sum(c.shown_outcome in ("passed", "accepted") for c in cells)
     return ", ".join([f"{passed} pass", *(f"{count} {word}" for count, word in parts if count)])
 
 
@@ -465,13 +496,6 @@ def _slowest_cells(report: Report, count: int = 12) -> list[CellView]:
     """The cells that took longest in the newest run."""
     timed = [c for c in report.cells if c.seconds and c.record.outcome != ABSENT]
     return sorted(timed, key=lambda c: (-(c.seconds or 0.0), c.key))[:count]
-
-
-def _neighbours(report: Report, model: str) -> tuple[str, str]:
-    """The models before and after ``model``; empty at the ends."""
-    models = report.models
-    place = models.index(model)
-    return (models[place - 1] if place else ""), (models[place + 1] if place + 1 < len(models) else "")
 
 
 def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
@@ -500,15 +524,24 @@ def html_pages(reports: Sequence[Report], comparisons: Mapping[str, Comparison] 
     Args:
         comparisons: suite → its newest run compared with an earlier one.
     """
+    return dict(each_page(reports, comparisons))
+
+
+def each_page(
+    reports: Sequence[Report], comparisons: Mapping[str, Comparison] | None = None
+) -> Iterator[tuple[str, str]]:
+    """(path, page) of ``html_pages``, drawn one after the other, so that they need not be held.
+
+    Args:
+        comparisons: suite → its newest run compared with an earlier one.
+    """
     places = [Places.of_suite(report.suite, is_first=not number) for number, report in enumerate(reports)]
     suites = tuple((r.suite, r.state, p.page("index")) for r, p in zip(reports, places, strict=True))
     renderer = Renderer()
-    pages = {}
     for report, place in zip(reports, places, strict=True):
         found = (comparisons or {}).get(report.suite)
         for template, page in _pages(report, place, suites, found):
-            pages[page.path] = renderer.render(template, page)
-    return pages
+            yield page.path, renderer.render(template, page)
 
 
 def compare_page(comparison: Comparison, places: Places | None = None, tabs: Sequence[str] = ()) -> str:
@@ -535,6 +568,9 @@ def _pages(
     report: Report, places: Places, suites: tuple[tuple[str, str, str], ...], comparison: Comparison | None
 ) -> Iterator[tuple[str, Page]]:
     """(template, page) of every page of ``report``."""
+    every, report = report.models, most_telling(report)
+    shown = report.models
+    paged = None if len(shown) == len(every) else frozenset(shown)
     there = {
         "index": True,
         "findings": bool(report.findings),
@@ -543,13 +579,13 @@ def _pages(
     }
     tabs = tuple(name for name in TABS if there.get(name, bool(report.cells)))
 
-    def made(path: str, model: str = "", found: Found | None = None) -> Page:
+    def made(path: str, found: Found | None = None) -> Page:
         return Page(
             path=path,
             report=report,
             places=places,
             suites=suites,
-            model=model,
+            models=paged,
             found=found,
             comparison=comparison,
             tabs=tabs,
@@ -557,7 +593,9 @@ def _pages(
 
     for name in tabs:
         yield "overview" if name == "index" else name, made(places.page(name))
-    for model in report.models:
-        yield "model", made(places.model(model), model)
+    around = ("", *shown, "")
+    for place, (model, part) in enumerate(by_model(report)):
+        page = replace(made(places.model(model)), report=part, model=model)
+        yield "model", replace(page, neighbours=(around[place], around[place + 2]))
     for key, found in report.findings.items():
-        yield "finding", made(places.finding(key.model, key.backend, key.column), found=found)
+        yield "finding", made(places.finding(key.model, key.backend, key.column), found)

@@ -20,6 +20,7 @@ from qbench.reporting.format import (
     symbol_of_cell,
     value_text,
 )
+from qbench.reporting.many_models import most_telling
 from qbench.reporting.report import Matrix, Report
 from qbench.reporting.trends import Trend, is_eventful
 from qbench.reporting.view import CellView, RunView
@@ -34,6 +35,9 @@ ROW, HEAD = 0.38, 0.62
 """Inches: a row of the heat map, and the heading of a backend."""
 MAX_BACKENDS = 24
 """A picture of more is too large for many viewers."""
+
+USUAL_MODELS, MAX_ROWS = 60, 480
+"""So many models are always drawn, and of more so many rows of all backends."""
 
 MAX_MODELS = 8
 """A picture takes a second; the pages hold the charts of every model."""
@@ -75,7 +79,8 @@ def matrix_png(report: Report) -> bytes:
     """The heat map of every backend of ``report``, one above the other, as a PNG file."""
     from matplotlib.figure import Figure
 
-    matrices = report.matrices[:MAX_BACKENDS]
+    count = max(len(report.matrices[:MAX_BACKENDS]), 1)
+    matrices = most_telling(report, max(USUAL_MODELS, MAX_ROWS // count)).matrices[:MAX_BACKENDS]
     columns = max((len(matrix.columns) for matrix in matrices), default=1)
     width = 2.2 + 1.3 * columns
     height = 0.7 + sum(ROW * len(matrix.rows) + HEAD for matrix in matrices)

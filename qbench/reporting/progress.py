@@ -67,7 +67,6 @@ class _Shared:
 
 _NEWEST = 3
 """Runs of each suite that are read: the newest may have selected only a part."""
-_MINUTE, _HOUR = 60, 3600
 
 
 def last_seconds(history: HistoryStore | Path) -> dict[str, float]:
@@ -110,15 +109,3 @@ class Pace:
         if self._done:
             return max(0.0, (now - self._started) * self._rest / self._done)
         return self._rest if self._is_known else None
-
-
-def left_text(seconds: float | None) -> str:
-    """``about 40 s left``, ``about 12 min left``, ``about 1 h 20 min left``; empty for None."""
-    if seconds is None:
-        return ""
-    if seconds < _MINUTE:
-        return f"about {round(seconds)} s left"
-    if seconds < _HOUR:
-        return f"about {round(seconds / _MINUTE)} min left"
-    hours, minutes = divmod(round(seconds / _MINUTE), _MINUTE)
-    return f"about {hours} h {minutes} min left"

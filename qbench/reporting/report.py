@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qbench.judging import FAILING, IMPROVED, NO_LONGER_FAILS, DataPower, open_sentence
-from qbench.number_text import percent, points
+from qbench.number_text import change_text as change_text_of
+from qbench.number_text import value_text as value_text_of
 from qbench.reporting.findings_view import Found
 from qbench.reporting.format import change_text, counted, value_text
 from qbench.reporting.trends import Cost, StepGroup, Trend
-from qbench.reporting.view import ABSENT, CellKey, Cells, CellView, MetricView, RunView
+from qbench.reporting.view import ABSENT, UNJUDGED, CellKey, Cells, CellView, MetricView, RunView
 from qbench.tracking import Alert, Regression
 
 
@@ -182,18 +183,21 @@ def headline_of(run: RunView, cells: Sequence[CellView], causes: Sequence[Cause]
     counts = Counter(cell.record.outcome for cell in cells)
     below = sum(cell.is_below_tolerance for cell in ran)
     quarantined, unclear, excused = counts["quarantined"], counts["inconclusive"], counts["missing"]
+    unjudged = sum(cell.shown_outcome == UNJUDGED for cell in ran)
     if not ran:
         skipped = sum(cell.record.outcome == "unsupported" for cell in cells)
         text = f"Nothing was measured: {counted(skipped, 'cell')} unsupported" if skipped else "Nothing was measured"
     elif red:
         why = ", ".join(f"{len(cause.cells)} {SHORT[cause.name]}" for cause in causes)
         text = f"{red} of {counted(len(ran), 'cell')} {'is' if red == 1 else 'are'} red: {why}"
-    elif quarantined or unclear or excused or below:
+    elif quarantined or unclear or excused or below or unjudged:
         others = [f"{below} accepted below {'its' if below == 1 else 'their'} tolerance"] if below else []
         others += [f"{unclear} inconclusive"] if unclear else []
+        others += [f"{unjudged} judged by no gate"] if unjudged else []
         others += [f"{excused} without a baseline"] if excused else []
         others += [f"{quarantined} in quarantine"] if quarantined else []
-        text = f"No cell is red: {', '.join([f'{len(ran) - quarantined - unclear - excused - below} pass', *others])}"
+        passing = len(ran) - quarantined - unclear - excused - below - unjudged
+        text = f"No cell is red: {', '.join([f'{passing} pass', *others])}"
     else:
         text = f"All {counted(len(ran), 'cell')} pass" if len(ran) > 1 else "The one cell passes"
     return text if run.complete else f"Incomplete run. So far: {text[0].lower()}{text[1:]}"
@@ -272,5 +276,6 @@ def _values(alert: Alert, metrics: dict[str, MetricView]) -> tuple[str, str, str
     """(before, after, change) in the unit of the metric, the same in all cells; an unknown one is a share."""
     metric, change = metrics.get(alert.metric), alert.after - alert.before
     if metric is None:
-        return percent(alert.before), percent(alert.after), points(change)
+        before, after = (value_text_of(one, alert.unit) for one in (alert.before, alert.after))
+        return before, after, change_text_of(change, alert.unit)
     return value_text(metric, alert.before), value_text(metric, alert.after), change_text(metric, change)

@@ -78,7 +78,8 @@ class ComparedCell:
     @property
     def turned(self) -> bool:
         """Whether both runs have it with different outcomes."""
-        return bool(self.old and self.new and self.old.record.outcome != self.new.record.outcome)
+        both = {side.record.outcome for side in (self.old, self.new) if side}
+        return len(both) > 1 and both != {"accepted", "passed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +245,7 @@ class _Numbers:
             ]
             for metric in sorted(view.metrics, key=lambda metric: metric is not view.lead)
         ]
-        texts = (f"{symbol_of_cell(view)} {record.outcome}", record.environment_class)
+        texts = (f"{symbol_of_cell(view)} {view.shown_outcome}", record.environment_class)
         outcome, measured_in = (self.words.setdefault(text, len(self.words)) for text in texts)
         digests = (str(record.digests_of(kind)) for kind in ("data", "predictions"))
         data, predictions = (self.digests.setdefault(text, len(self.digests)) for text in digests)

@@ -21,7 +21,7 @@ from qbench.reporting.format import (
     tally_lines,
 )
 from qbench.reporting.report import Cause, Matrix, Report
-from qbench.reporting.view import CellView, MetricView
+from qbench.reporting.view import UNJUDGED, CellView, MetricView
 from qbench.tracking import Run
 
 # Lines for a terminal, each with a tone, and the wrapping of text.
@@ -113,7 +113,7 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
 
 
 def _one_matrix(matrix: Matrix, first: int, width: int, long: bool) -> Iterable[Line]:
-    rows = [row for row in matrix.rows if not long or any(c and c.record.outcome != "passed" for c in row[1])]
+    rows = [row for row in matrix.rows if not long or any(c and c.shown_outcome != "passed" for c in row[1])]
     prefix = _shared_prefix([column for column in matrix.columns if column != "fp32"])
     heads = [column.removeprefix(prefix) for column in matrix.columns]
     texts = {model: [_entry(cell, common_lead(cells)) for cell in cells] for model, cells in rows}
@@ -160,7 +160,11 @@ def _entry(cell: CellView | None, lead: MetricView | None) -> str:
 def _row_tone(cells: Sequence[CellView | None]) -> str:
     if any(cell.is_red for cell in cells if cell):
         return "bad"
-    return "warn" if any(cell.record.outcome in ("quarantined", "inconclusive") for cell in cells if cell) else "plain"
+    return (
+        "warn"
+        if any(cell.shown_outcome in ("quarantined", "inconclusive", UNJUDGED) for cell in cells if cell)
+        else "plain"
+    )
 
 
 # What to type next, from the remedies of red cells: commands that differ only in their cell become one.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from qbench.judging import FP32
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView
-from qbench.tracking import Alert, CellRecord, Kind, Series, steps_between
+from qbench.tracking import Alert, CellRecord, Kind, Series, sources_change, steps_between
 
 #     band of a value = reference + Bonett–Price interval of (gains − losses) / n, 95 %, for shares of samples
 #
@@ -333,9 +333,19 @@ def _switches(points: Sequence[RunPoint]) -> tuple[Switch, ...]:
         if before.environment_class != after.environment_class:
             label = class_difference(before.environment_class, after.environment_class)
             found.append(Switch(position=after.position, label=label))
-        elif before.cell.record.data != after.cell.record.data:
-            found.append(Switch(position=after.position, label=OTHER_SAMPLES))
+        elif label := _remade(before.cell.record, after.cell.record):
+            found.append(Switch(position=after.position, label=label))
     return tuple(found)
+
+
+def _remade(before: CellRecord, after: CellRecord) -> str:
+    """What two results of one class were not made with alike, in few words: ``32 sources → 8 sources``."""
+    words = list(sources_change(before, after))
+    if before.data != after.data and not words:
+        words.append(OTHER_SAMPLES)
+    moved = [key for key, one in before.made.items() if after.made.get(key, one) != one]
+    words += ["schema edited" if key == "schema" else f"{key} {after.made[key]}" for key in moved]
+    return ", ".join(words)
 
 
 def class_difference(before: str, after: str) -> str:

@@ -56,6 +56,10 @@ class MetricView(MetricRecord, frozen=True, kw_only=True, gc=False):
         return self.worse - (self.margin or 0.0)
 
 
+UNJUDGED = "unjudged"
+"""The outcome that reports show for a cell that passes because no gate judges its answers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellView:
     """One cell of the newest run: its record, and what the runs before it and the report add.
@@ -81,6 +85,12 @@ class CellView:
     def is_red(self) -> bool:
         """Whether it fails the run; an outcome that this version does not know is red, so that it is seen."""
         return self.record.outcome != ABSENT and self.record.is_red
+
+    @property
+    def shown_outcome(self) -> str:
+        """Its outcome, or ``UNJUDGED`` where it passes because no gate judges its answers."""
+        is_vacuous = self.record.ungated and self.record.outcome in ("passed", "accepted")
+        return UNJUDGED if is_vacuous else self.record.outcome
 
     @property
     def seconds(self) -> float | None:
@@ -134,6 +144,7 @@ class RunView:
 
     ``release_of``: the package of whose release it is a measurement; ``commit`` and ``sha`` are then the version.
     Of ``planned`` cells it ``selected`` so many (0: unknown), each over ``limited`` samples of a data set (0: all).
+    ``absent``: selected cells without a line.
     """
 
     id: str
@@ -152,6 +163,7 @@ class RunView:
     selected: int = 0
     limited: int = 0
     damaged: int = 0
+    absent: int = 0
     path: str = ""
     cells: int = 0
     red: int = 0

@@ -7,16 +7,18 @@ from pathlib import Path
 from qbench.errors import unknown_name
 from qbench.reporting.assembly import NOTHING, Memory, build_reports
 from qbench.reporting.github import badge_text, comment_text, comparison_with_main
-from qbench.reporting.html import compare_page, html_pages
+from qbench.reporting.html import compare_page, each_page
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.places import FRONT, KINDS, TABS, Places, file_name, remove_outdated
 from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Report
 from qbench.reporting.run_comparison import Comparison, newest_comparison
-from qbench.storage import write_bytes, write_text
+from qbench.storage import write_bytes, write_text, writing_pages
 from qbench.tracking import Run
+from qbench.working import working
 
 
+@working("drawing reports")
 def write_reports(
     history_runs: Sequence[Run],
     folder: Path,
@@ -51,9 +53,10 @@ def write_reports(
     reports = (replace(reports[0], notices=(*problems, *reports[0].notices)), *reports[1:])
     written: list[Path] = []
     if "html" in chosen:
-        for path, page in html_pages(reports, _comparisons(reports, history_runs)).items():
-            written.append(folder / path)
-            write_text(written[-1], page)
+        with writing_pages(folder) as write:
+            for path, page in each_page(reports, _comparisons(reports, history_runs)):
+                written.append(folder / path)
+                write(written[-1], page)
         remove_outdated(folder, frozenset(written))
     charts: dict[tuple[str, str], str] = {}
     if "png" in chosen:

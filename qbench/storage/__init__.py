@@ -11,13 +11,24 @@ if TYPE_CHECKING:
     from qbench.storage.archives import inflate as inflate
     from qbench.storage.archives import read_archive as read_archive
     from qbench.storage.archives import read_array as read_array
+    from qbench.storage.atomic import FileChange as FileChange
+    from qbench.storage.atomic import changing_file as changing_file
     from qbench.storage.atomic import require_writable as require_writable
     from qbench.storage.atomic import staged_files as staged_files
     from qbench.storage.atomic import sync_folder as sync_folder
     from qbench.storage.atomic import write_bytes as write_bytes
     from qbench.storage.atomic import write_text as write_text
+    from qbench.storage.atomic import writing_pages as writing_pages
     from qbench.storage.cache import Cache as Cache
+    from qbench.storage.cache import sweep_work_folder as sweep_work_folder
     from qbench.storage.cache import work_folder as work_folder
+    from qbench.storage.conflicts import conflict_error as conflict_error
+    from qbench.storage.conflicts import has_conflict as has_conflict
+    from qbench.storage.conflicts import refuse_newer as refuse_newer
+    from qbench.storage.conflicts import require_format as require_format
+    from qbench.storage.held_code import FollowedCode as FollowedCode
+    from qbench.storage.held_code import digest_code as digest_code
+    from qbench.storage.held_code import followed_code as followed_code
     from qbench.storage.serialize import Plain as Plain
     from qbench.storage.serialize import json_line as json_line
     from qbench.storage.serialize import json_text as json_text
@@ -26,6 +37,7 @@ if TYPE_CHECKING:
     from qbench.storage.serialize import read_project as read_project
     from qbench.storage.serialize import read_toml as read_toml
     from qbench.storage.serialize import table_from_value as table_from_value
+    from qbench.storage.serialize import text_toml as text_toml
     from qbench.storage.serialize import toml_text as toml_text
     from qbench.storage.serialize import value_from_table as value_from_table
     from qbench.storage.serialize import value_of_plain as value_of_plain
@@ -37,7 +49,6 @@ if TYPE_CHECKING:
     from qbench.storage.size_limits import too_large as too_large
     from qbench.storage.source_digest import digest_arrays as digest_arrays
     from qbench.storage.source_digest import digest_bytes as digest_bytes
-    from qbench.storage.source_digest import digest_code as digest_code
     from qbench.storage.source_digest import digest_file as digest_file
     from qbench.storage.source_digest import digest_plain as digest_plain
     from qbench.storage.written_text import csv_text as csv_text

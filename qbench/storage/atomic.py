@@ -4,18 +4,19 @@ import contextlib
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from qbench.errors import StoreError
-from qbench.storage.cache import spare_folder
+from qbench.storage.cache import spare_folder, work_folder
 
 
-def write_bytes(path: Path, data: bytes, *, aside: Path | None = None) -> None:
+def write_bytes(path: Path, data: bytes, *, aside: Path | None = None, lasting: bool = True) -> None:
     """Put ``data`` at ``path``, making its folder; a reader sees the old file or the new one, never half.
 
     Args:
         aside: the folder of the temporary file (``work_folder``); None, or of another disk: a spare one.
+        lasting: whether it is there after a power cut; else the file may be empty then.
 
     Raises:
         StoreError: the folder is read-only, the disk is full, or the path is not writable.
@@ -30,7 +31,8 @@ def write_bytes(path: Path, data: bytes, *, aside: Path | None = None) -> None:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                if lasting:
+                    os.fsync(file.fileno())
             os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide a committed baseline from other users
             os.replace(temporary, path)
         except OSError as error:
@@ -38,6 +40,61 @@ def write_bytes(path: Path, data: bytes, *, aside: Path | None = None) -> None:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
             raise _unwritable(path, error) from error
+
+
+@contextlib.contextmanager
+def changing_file(path: Path) -> "Iterator[FileChange]":
+    """The file at ``path`` held by one process at a time, to be read, changed and written; the others wait.
+
+    What is written depends on what is there: every such change of a user's file goes through this. A link stays one.
+    Not reentrant, also not for other files of the same folder.
+
+    Raises:
+        StoreError: the folder cannot be written, or its disk has no locks.
+    """
+    real = Path(os.path.realpath(path))
+    try:
+        real.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    with work_folder(real.parent) as aside:
+        yield FileChange(path, real, aside)
+
+
+class FileChange:
+    """The file at ``path`` while this process holds it."""
+
+    def __init__(self, path: Path, real: Path, aside: Path) -> None:
+        self.path = path
+        self._real = real
+        self._aside = aside
+
+    def read(self) -> str | None:
+        """What is there now; None: no file.
+
+        Raises:
+            StoreError: it cannot be read, or is not UTF-8.
+        """
+        try:
+            return self._real.read_bytes().decode("utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreError(
+                f"Reading '{self.path}' to change it",
+                found=getattr(error, "strerror", None) or str(error),
+                expected="a text file that can be read; nothing was changed",
+                remedy="Make it readable, and do this again.",
+            ) from error
+
+    def write(self, text: str) -> None:
+        """Put ``text`` there, whole or not at all.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        write_bytes(self._real, text.encode("utf-8", "backslashreplace"), aside=self._aside)
+        sync_folder(self._real.parent)
 
 
 @contextlib.contextmanager
@@ -103,6 +160,22 @@ def _unwritable(path: Path, error: OSError) -> StoreError:
 def write_text(path: Path, text: str) -> None:
     """Put ``text`` at ``path`` as UTF-8, whole or not at all (see ``write_bytes``); a lone surrogate is escaped."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+@contextlib.contextmanager
+def writing_pages(folder: Path) -> Iterator[Callable[[Path, str], None]]:
+    """What writes a text to a path below ``folder``, as ``write_text`` does, for pages that can be redrawn.
+
+    They share one folder of temporary files and are not forced to the disk one by one.
+    """
+    with contextlib.suppress(OSError):  # writing says it in words
+        folder.mkdir(parents=True, exist_ok=True)
+    with spare_folder(folder) as aside:
+
+        def write(path: Path, text: str) -> None:
+            write_bytes(path, text.encode("utf-8", "backslashreplace"), aside=aside, lasting=False)
+
+        yield write
 
 
 def sync_folder(folder: Path) -> None:

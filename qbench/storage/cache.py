@@ -1,5 +1,6 @@
 """A content-addressed cache on disk, and the locks that processes hold on it."""
 
+import atexit
 import contextlib
 import errno
 import functools
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 # Where files of users are written (``baselines/``, ``reports/``, ``-o``) the lock and all temporary files are in one
 # folder next to them, ``.qbench``, whose ``.gitignore`` excludes all of it from git and is the marker of a folder that
 # qbench made. It is filled under another name and then renamed, and renamed again, still ignored, before it is
-# removed. So a kill leaves nothing that git shows (except an empty ``.gitignore``, between making and writing that
-# file). While no process writes, the folder does not exist.
+# removed. So a kill leaves nothing that git shows: the ``.gitignore`` appears with its content (``O_TMPFILE``; where a
+# disk or a system has none, an empty one may be left between making and writing it). While no process writes, the
+# folder does not exist; what a kill left is removed by the next command that looks there (``sweep_work_folder``).
 #
 # Only what qbench made is used or removed: never a symbolic link, a folder of another user or one without the marker,
 # and in a folder with the marker only the lock and folders named by ``_PART``. Everything else stays, and then the
@@ -169,6 +171,18 @@ def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
         lock.release()
 
 
+def sweep_work_folder(folder: Path) -> None:
+    """Remove what a killed process left for its lock in ``folder``, unless a process holds it; nothing else happens.
+
+    For commands that read what others write there: a command that writes does it anyway.
+    """
+    with contextlib.suppress(OSError, StoreError):
+        names = [path.name for path in folder.iterdir() if path.name.startswith(_WORK)]
+        if any(name == _WORK or _ASIDE.fullmatch(name) for name in names):
+            with _held(folder, waits=False):
+                pass
+
+
 def _is_there(work: Path) -> bool:
     """Whether ``work`` is there.
 
@@ -241,11 +255,30 @@ def _make_ignored(work: Path) -> None:
     new = _aside(work)
     new.mkdir(parents=True)
     try:
-        (new / _IGNORED).write_bytes(_MARKER)
+        _write_whole(new / _IGNORED, _MARKER)
         os.rename(new, work)
     except OSError:
         _clear(new)
         raise
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Put ``data`` at the new ``path``, which appears with it where the system can link a file without a name."""
+    flags = getattr(os, "O_TMPFILE", 0)
+    try:
+        handle = os.open(path.parent, os.O_WRONLY | flags, 0o644) if flags else -1
+    except OSError:  # this disk has none
+        handle = -1
+    if handle < 0:
+        path.write_bytes(data)
+        return
+    try:
+        os.write(handle, data)
+        os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle, follow_symlinks=True)  # only linkat follows
+    except OSError:  # a system without /proc, a disk that links no file without a name
+        path.write_bytes(data)
+    finally:
+        os.close(handle)
 
 
 def _aside(work: Path) -> Path:
@@ -379,6 +412,34 @@ class Cache:
                     _replace(made, path)
         return path
 
+    def passing_entry(
+        self, kind: str, key: str, make: Callable[[Path], None], *, held: tuple[object, ...], why: str
+    ) -> Path:
+        """As ``entry``, for what no key can tell from others: made once by this process, and gone with it.
+
+        Args:
+            held: the objects that it is made with: others have an entry of their own, also of the same key.
+            why: what keeps it from being used again; a notice says so, once in a process.
+
+        Raises:
+            StoreError: as ``entry``.
+        """
+        made = _passing(self.folder / kind, os.getpid())
+        identity = (key, *map(id, held))
+        if identity not in made:
+            with self._making_room(kind, key):
+                stack = contextlib.ExitStack()
+                work = stack.enter_context(made_aside(self.folder / kind))
+            atexit.register(stack.close)
+            with self._having_room(kind, key):
+                make(work / key)
+            made[identity] = work / key, held  # kept, so that no other object gets the id
+            text = f"{why}: '{kind}' in the cache is made anew in every run"
+            if text not in _told(self.folder):
+                _told(self.folder).add(text)
+                _notices(self.folder).append(text)
+        return made[identity][0]
+
     def _is_usable(self, path: Path, *, sealed: bool) -> bool:
         """Whether ``path`` is there and as it was written.
 
@@ -470,6 +531,18 @@ class Cache:
 def _notices(folder: Path) -> list[str]:  # noqa: ARG001 - one list per cache
     """Notices of entries made again in ``folder`` that were not reported yet."""
     return []
+
+
+@functools.cache
+def _told(folder: Path) -> set[str]:  # noqa: ARG001 - one set per cache
+    """The notices of entries that no other process can use."""
+    return set()
+
+
+@functools.cache
+def _passing(folder: Path, process: int) -> dict[tuple[object, ...], tuple[Path, tuple[object, ...]]]:  # noqa: ARG001 - one table per folder and process
+    """The entries of ``folder`` that this process alone uses."""
+    return {}
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from qbench.errors import InputError, nearest, unknown_name
+from qbench.storage.conflicts import conflict_error, has_conflict
 
 # Plain values: what JSON can hold, and the two spellings we write (a reviewed file, a log line).
 #
@@ -78,16 +79,31 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file cannot be read, or is not TOML (the line is named).
     """
-    import tomllib  # not needed where pytest runs without a suite
-
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return text_toml(path.read_bytes().decode("utf-8"), path)
     except OSError as error:
         found, remedy = error.strerror or str(error), "Check the path."
-    except (ValueError, RecursionError) as error:  # of the encoding, and of numbers without end, too
+    except UnicodeDecodeError as error:
         found, remedy = str(error), "Correct the file."
     raise InputError(f"Reading '{path}'", found=found, expected="a TOML file", remedy=remedy)
+
+
+def text_toml(text: str, path: Path) -> dict[str, Any]:
+    """The table in the ``text`` of the TOML file at ``path``.
+
+    Raises:
+        InputError: it is not TOML (the line is named), or holds both sides of a merge of git.
+    """
+    import tomllib  # not needed where pytest runs without a suite
+
+    if has_conflict(text.encode("utf-8")):
+        raise conflict_error(InputError, path)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # of numbers without end, too
+        raise InputError(
+            f"Reading '{path}'", found=str(error), expected="a TOML file", remedy="Correct the file."
+        ) from error
 
 
 def read_project(folder: Path) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from qbench.errors import InputError
 
 _FACTOR: ContextVar[int] = ContextVar("factor of the size limits", default=1)
 
-LimitName = Literal["file_bytes", "data_bytes", "tensor_bytes", "kept_bytes", "nodes", "depth", "iterations"]
+LimitName = Literal[
+    "file_bytes", "data_bytes", "tensor_bytes", "made_bytes", "kept_bytes", "nodes", "depth", "iterations", "pixels"
+]
 
 _MOST = MappingProxyType({"file_bytes": (2 << 30) - 1, "depth": 60})
 """Limits that no factor raises: protobuf reads no larger message, and Python's stack has no more levels."""
@@ -26,7 +28,7 @@ _WITHOUT_FACTOR = MappingProxyType(
         "depth": "Export the model with fewer levels: no factor admits more than 60.",
     }
 )
-_UNITS = MappingProxyType({"nodes": "nodes", "depth": "levels", "iterations": "iterations"})
+_UNITS = MappingProxyType({"nodes": "nodes", "depth": "levels", "iterations": "iterations", "pixels": "pixels"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +39,25 @@ class SizeLimits:
         file_bytes: of the model's file itself; one protobuf message holds less than 2 GB.
         data_bytes: of all constants together, those in external files too.
         tensor_bytes: of one tensor: a constant, a value whose shape is known without data, all arrays of an .npz file.
+        made_bytes: of all values of a main graph that operators such as ConstantOfShape make out of constants alone: an
+            engine computes them when it prepares the model, whether they are read or not.
         kept_bytes: of the answers to one data set in a line of a run file, beyond 32 times their packed size (of masks
             1,032 times).
         nodes: of all graphs, where every call of a function counts as the nodes of its body.
         depth: of graphs inside attributes, and of functions that call functions.
         iterations: of a Loop.
+        pixels: of one picture, as its file holds it or as it is resized.
     """
 
     file_bytes: int = (2 << 30) - 1
     data_bytes: int = 32 << 30
     tensor_bytes: int = 4 << 30
+    made_bytes: int = 1 << 30
     kept_bytes: int = 8 << 20
     nodes: int = 200_000
     depth: int = 25
     iterations: int = 1_000_000
+    pixels: int = 64_000_000
 
     def times(self, factor: int) -> "SizeLimits":
         """These limits, ``factor`` times as large, but for those that no factor raises."""

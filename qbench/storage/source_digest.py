@@ -1,7 +1,6 @@
 """SHA-256 over content: bytes, files, arrays, plain values, and the source of code."""
 
 import ast
-import dataclasses
 import functools
 import hashlib
 import importlib.util
@@ -15,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.lazy import gc_paused
 from qbench.storage.serialize import plain
 
 if TYPE_CHECKING:
@@ -66,87 +64,36 @@ def digest_plain(value: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-# The digest of the code that a value runs, so that a cached result is made again when its code changes.
+# The source files that a value's code comes from (``held_code`` finds the code itself):
 #
-#     source files   of the classes and functions of the value, and of modules that these files import from their own
-#                    package, or from any file outside the installed packages (a module next to a conftest)
+#     source files   of classes and functions, and of modules that these files import from their own package, or from
+#                    any file outside the installed packages (a module next to a conftest), also by
+#                    ``importlib.import_module("name")``
 #     versions       of the installed packages that those files import
-#     values         that functions close over or have as defaults, where they are plain
 #
 # qbench's own code enters by source too, not by version: an editable installation keeps its version while its files
 # change. Each package of qbench counts as one here, so that a change elsewhere in qbench leaves the digest as it is.
-# What code reads at run time (an environment variable, a file of weights) cannot be found: the name of the value states
-# it.
+# A name of a module that is computed cannot be followed: what runs then is not known here.
 
-_PLAIN = (type(None), bool, int, float, str, bytes)
 _OWN, _DISTRIBUTION = "qbench", "pytest-qbench"
 _SUBJECTS = "qbench.subjects"
 """What the subjects of other packages are built on: its code is followed from there too."""
 
 
-def digest_code(*values: object) -> str:
-    """The digest of the code that ``values`` (objects with methods, functions) run, and of what it is built on."""
-    found = _Found()
-    with gc_paused():
-        for value in values:
-            found.add(value)
-    return digest_plain([sorted(found.parts), sorted(found.files.items()), sorted(found.versions.items())])
+class SourceFiles:
+    """What was met on the way: digests by module, versions by package, and what no digest can follow.
 
-
-class _Found:
-    """What was met on the way: digests by module, versions by package, and parts that no file has."""
+    Args:
+        files: module → digest of its source. versions: package → version. unfollowed: sentences, each once.
+    """
 
     def __init__(self) -> None:
-        self.parts: list[str] = []
         self.files: dict[str, str] = {}
         self.versions: dict[str, str] = {}
-        self._seen: dict[int, object] = {}  # kept, so that no other object gets the id
+        self.unfollowed: dict[str, None] = {}
 
-    def add(self, value: object) -> None:
-        """The code of ``value``: of a function, of a class and its bases, of an object and its fields."""
-        value = inspect.unwrap(value) if callable(value) else getattr(value, "__wrapped__", value)
-        if id(value) in self._seen:
-            return
-        self._seen[id(value)] = value
-        if isinstance(value, functools.partial):
-            for each in (value.func, *value.args, *value.keywords.values()):
-                self._add_held(each)
-        elif isinstance(value, types.MethodType):
-            self.add(value.__func__)
-            self.add(value.__self__)
-        elif isinstance(value, types.FunctionType):
-            self._add_function(value)
-        elif isinstance(value, type):
-            for one in value.__mro__:
-                self._add_module(one.__module__, _file_of_class(one), one.__qualname__)
-        else:
-            self.add(type(value))
-            if dataclasses.is_dataclass(value):
-                for field in dataclasses.fields(value):
-                    self._add_held(getattr(value, field.name, None), plain=False)
-
-    def _add_held(self, value: object, *, plain: bool = True) -> None:
-        """What something else holds: code as code, what is plain by its value, anything else not at all."""
-        if isinstance(value, tuple | list):
-            for one in value:
-                self._add_held(one, plain=plain)
-        elif isinstance(value, _PLAIN):
-            if plain:
-                self.parts.append(repr(value))
-        elif callable(value) or dataclasses.is_dataclass(value):
-            self.add(value)
-
-    def _add_function(self, function: types.FunctionType) -> None:
-        file = Path(function.__code__.co_filename)
-        self._add_module(function.__module__ or "", file, function.__qualname__)
-        if not file.is_file():
-            self.parts.append(_code_text(function.__code__))
-        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-        for value in (*defaults, *_cells(function)):
-            self._add_held(value)
-
-    def _add_module(self, name: str, file: Path | None, part: str) -> None:
-        self.parts.append(f"{name}:{part}")
+    def add_module(self, name: str, file: Path | None) -> None:
+        """The ``file`` of module ``name`` and what it imports; nothing of the standard library."""
         if file is not None and file.is_file() and not _is_standard(file):
             self._follow(name, file)
 
@@ -157,9 +104,15 @@ class _Found:
         status = file.stat()
         digest, imported = _read(file, status.st_mtime_ns, status.st_size, name, _package_of(name, file))
         self.files[name] = digest
-        if _is_installed(file):
-            self._add_version(name.partition(".")[0])
+        if is_installed(file):
+            self.add_version(name.partition(".")[0])
         for other in imported:
+            self._follow_import(other, name)
+        if not is_users(name, file):
+            return
+        computed, named = _computed_imports(file, status.st_mtime_ns, status.st_size, _package_of(name, file))
+        self.unfollowed |= dict.fromkeys(f"{file.name} line {line}: {what}" for line, what in computed)
+        for other in named:
             self._follow_import(other, name)
 
     def _follow_import(self, other: str, importer: str) -> None:
@@ -168,30 +121,33 @@ class _Found:
             return
         own = _home(other) == _home(importer)
         followed = own or top != _OWN or (_home(other) == _SUBJECTS and not importer.startswith(f"{_OWN}."))
-        file = _file_of_module(other) if followed else None
-        if file is None or not (own or not (_is_installed(file) or _is_standard(file))):
-            if file is not None or _file_of_module(top) is not None:
-                self._add_version(top)
+        file = file_of_module(other) if followed else None
+        if file is None or not (own or not (is_installed(file) or _is_standard(file))):
+            if file is not None or file_of_module(top) is not None:
+                self.add_version(top)
             return
         self._follow(other, file)
 
-    def _add_version(self, package: str) -> None:
+    def add_version(self, package: str) -> None:
+        """The version of the installed top-level ``package``."""
         if package not in self.versions:
             self.versions[package] = _version_of(package)
 
 
-def _cells(function: types.FunctionType) -> Iterator[object]:
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # a name that was never bound
-            continue
+def is_users(module: str, file: Path | None) -> bool:
+    """Whether a module is code of a user: not qbench's, not installed, not of the standard library.
+
+    A module without a file is a user's unless its name says otherwise: code that was made by ``exec``.
+    """
+    top = module.partition(".")[0]
+    if top == _OWN or top in sys.stdlib_module_names:
+        return False
+    return file is None or not (is_installed(file) or _is_standard(file))
 
 
-def _code_text(code: types.CodeType) -> str:
-    """A code object without a file: its instructions and constants, those of inner functions too."""
-    constants = [_code_text(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts]
-    return "|".join([code.co_code.hex(), *code.co_names, *constants])
+def is_own(module: str) -> bool:
+    """Whether a module is qbench's."""
+    return module.partition(".")[0] == _OWN
 
 
 def _home(module: str) -> str:
@@ -200,7 +156,7 @@ def _home(module: str) -> str:
     return ".".join(parts[:2] if parts[0] == _OWN else parts[:1])
 
 
-def _file_of_class(one: type) -> Path | None:
+def file_of_class(one: type) -> Path | None:
     """Where ``one`` was written: by its methods, as a conftest's module may not be found by name."""
     for value in vars(one).values():
         function = inspect.unwrap(value) if isinstance(value, types.FunctionType) else getattr(value, "fget", None)
@@ -208,10 +164,11 @@ def _file_of_class(one: type) -> Path | None:
             file = Path(function.__code__.co_filename)
             if file.is_file():
                 return file
-    return _file_of_module(one.__module__)
+    module: object = one.__module__  # a property of some types of C
+    return file_of_module(module) if isinstance(module, str) else None
 
 
-def _file_of_module(name: str) -> Path | None:
+def file_of_module(name: str) -> Path | None:
     """The source file of module ``name``; None: there is none. Nothing is imported but packages that are already."""
     module = sys.modules.get(name)
     origin = getattr(module, "__file__", None)
@@ -248,8 +205,69 @@ def _read(file: Path, changed_ns: int, size: int, name: str, package: str) -> tu
             base = ".".join([*start, *([node.module] if node.module else [])])
             imported.add(base)
             imported.update(f"{base}.{alias.name}" for alias in node.names)
-    known = {each for each in imported if each and (("." not in each) or _file_of_module(each) is not None)}
+    known = {each for each in imported if each and (("." not in each) or file_of_module(each) is not None)}
     return hashlib.sha256(data).hexdigest(), tuple(sorted(known - {name}))
+
+
+_IMPORTERS = {
+    "import_module": "importlib.import_module",
+    "__import__": "__import__",
+    "spec_from_file_location": "importlib.util.spec_from_file_location",
+    "run_path": "runpy.run_path",
+    "run_module": "runpy.run_module",
+}
+_BY_NAME = ("import_module", "__import__", "run_module")
+_RUNNERS = ("exec", "eval")
+"""Built-in functions that run a text; a method of such a name (``model.eval()``) is none."""
+_MAY_IMPORT = re.compile(rb"\b(?:" + b"|".join(name.encode() for name in (*_IMPORTERS, *_RUNNERS)) + rb")\b")
+
+
+@functools.cache
+def _computed_imports(
+    file: Path,
+    changed_ns: int,  # noqa: ARG001 - as the file was changed last
+    size: int,  # noqa: ARG001
+    package: str,
+) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...]]:
+    """Calls that run code of a computed name as (line, what they are), and the modules that other calls name."""
+    data = file.read_bytes()
+    if file.suffix != ".py" or not _MAY_IMPORT.search(data):
+        return (), ()
+    try:
+        tree = ast.parse(data)
+    except SyntaxError:
+        return (), ()
+    computed, named = list[tuple[int, str]](), list[str]()
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or not call.args:
+            continue
+        name = _called(call)
+        if not name:
+            continue
+        texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        if name in _BY_NAME and texts[:1] and isinstance(call.args[0], ast.Constant):
+            named.append(_absolute(texts, package))
+        elif not isinstance(call.args[-1 if name == "spec_from_file_location" else 0], ast.Constant):
+            computed.append((call.lineno, f"{_IMPORTERS.get(name, name)} of a computed name"))
+    return tuple(computed), tuple(named)
+
+
+def _called(call: ast.Call) -> str:
+    """The name of the function that a call imports or runs code by; empty: it calls another one."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr if call.func.attr in _IMPORTERS else ""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    return name if name in _IMPORTERS or name in _RUNNERS else ""
+
+
+def _absolute(texts: list[str], package: str) -> str:
+    """The module that ``import_module(*texts)`` names in a file of ``package``."""
+    name = texts[0].lstrip(".")
+    level = len(texts[0]) - len(name)
+    if not level:
+        return name
+    parts = (texts[1] if len(texts) > 1 else package).split(".")
+    return ".".join([*parts[: len(parts) - level + 1], name])
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:
@@ -264,7 +282,8 @@ def _statements(tree: ast.Module) -> Iterator[ast.AST]:
         yield node
 
 
-def _is_installed(file: Path) -> bool:
+def is_installed(file: Path) -> bool:
+    """Whether ``file`` is of an installed package."""
     return any(part in ("site-packages", "dist-packages") for part in file.parts)
 
 
@@ -274,7 +293,7 @@ def _standard_folder() -> Path:
 
 
 def _is_standard(file: Path) -> bool:
-    return not _is_installed(file) and _standard_folder() in file.resolve().parents
+    return not is_installed(file) and _standard_folder() in file.resolve().parents
 
 
 @functools.cache

@@ -21,6 +21,8 @@ _COMMAND_ANYWHERE = re.compile(r"##(?=\w*\[)")
 """``##[name]``, ``##vso[name]``, ``##teamcity[name]``, at any place of a line."""
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_NO_SIGN = re.compile("[^ -~]")
+"""Every character but the printable ones of ASCII."""
 _NO_CHARACTER = 0xFFFE
 """The last two code points of each plane: not characters, and not allowed in XML."""
 
@@ -29,7 +31,9 @@ def visible(text: str, keep: str = "") -> str:
     r"""``text`` with invisible characters as ``\n``, ``\x1b``, ``\u202e``; characters of ``keep`` stay."""
     if text.isprintable():
         return text
-    return "".join(one if one in keep or not _is_hidden(one) else _escape(one) for one in text)
+    # only the rare characters that are no ASCII letters or signs are looked up: a page has a million of the others
+    doubtful = re.compile(f"[^ -~{re.escape(keep)}]") if keep else _NO_SIGN
+    return doubtful.sub(lambda one: _escape(one[0]) if _is_hidden(one[0]) else one[0], text)
 
 
 def neutral_line(text: str) -> str:

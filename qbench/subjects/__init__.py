@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from qbench.subjects.catalogue import get_model as get_model
     from qbench.subjects.catalogue import model_catalogue as model_catalogue
     from qbench.subjects.catalogue import needed_packages as needed_packages
+    from qbench.subjects.copies import Contents as Contents
+    from qbench.subjects.copies import content_notes as content_notes
     from qbench.subjects.detection import FRAME as FRAME
     from qbench.subjects.detection import Corners as Corners
     from qbench.subjects.detection import Detection as Detection
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from qbench.subjects.subject import ZooModel as ZooModel
     from qbench.subjects.subject import prepare_samples as prepare_samples
     from qbench.subjects.subject import task_answers as task_answers
+    from qbench.subjects.subject import unfollowed_text as unfollowed_text
     from qbench.subjects.tasks import GRAPH as GRAPH
     from qbench.subjects.tasks import Classification as Classification
     from qbench.subjects.tasks import NearestNeighbour as NearestNeighbour

@@ -2,10 +2,11 @@
 
 import enum
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from qbench.errors import InputError
 from qbench.metrics import ArrayLabels, BoxAnswers, box_labels
 from qbench.number_text import counted
-from qbench.subjects.pictures import Interpolation, Layout, Pixels, Triple
+from qbench.subjects.pictures import Interpolation, Layout, Pixels, Triple, require_pixels
 from qbench.subjects.subject import BATCH, Array, ClassNames, Runner, Samples
 from qbench.subjects.tasks import GRAPH, runner_named
 
@@ -86,6 +87,7 @@ class FramedPicture:
         if self.fit is Fit.LETTERBOX:
             scale = min(self.width / wide, self.height / high)
             size = (max(1, round(wide * scale)), max(1, round(high * scale)))
+        require_pixels(f"Resizing a picture of {wide} × {high} by resize={self.height}", self.width, self.height)
         picture = Image.fromarray(sample)
         if size != picture.size:
             picture = picture.resize(size, Image.Resampling[self.interpolation.name])
@@ -323,14 +325,14 @@ def read_coco(path: Path, folder: Path, listed: Sequence[str] | None = None) -> 
     for place, annotation in enumerate(annotations):
         where = f"{doing}, annotation {annotation.get('id', place)}"
         key, category = annotation.get("image_id"), annotation.get("category_id")
-        if key not in sizes:
+        if not isinstance(key, int | str) or key not in sizes:
             _refuse(where, f"the picture {key}", "one that 'images' lists", "Add it there, or remove the annotation.")
-        if category not in numbers:
+        if not isinstance(category, int | str) or category not in numbers:
             remedy = "Add it there, or remove the annotation."
             _refuse(where, f"the category {category}", "one that 'categories' lists", remedy)
         box = _box(annotation.get("bbox"), sizes[key], where)
         area = annotation.get("area")
-        area = box[2] * box[3] if not isinstance(area, int | float) or not np.isfinite(area) else area
+        area = float(area) if _is_finite(area) else box[2] * box[3]
         found[key].append((box, numbers[category], area, bool(annotation.get("iscrowd", 0))))
     labels = []
     for rows in found.values():
@@ -403,7 +405,7 @@ def _size(image: Mapping[str, Any], folder: Path, doing: str) -> tuple[int, int]
     try:
         with Image.open(folder / name) as picture:
             real = picture.size
-    except (OSError, UnidentifiedImageError) as error:
+    except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
         found = "no such picture" if isinstance(error, FileNotFoundError) else "a file that is no picture"
         raise InputError(
             where, found=found, expected=f"one in '{folder}'", remedy="Check the folder in front of '?labels='."
@@ -414,14 +416,22 @@ def _size(image: Mapping[str, Any], folder: Path, doing: str) -> tuple[int, int]
     return real
 
 
+def _is_finite(value: object) -> TypeGuard[int | float]:
+    """Whether ``value`` is a number that a float can hold."""
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
+
+
 def _box(box: Any, size: tuple[int, int], where: str) -> list[float]:  # noqa: ANN401 - what the JSON has
     """The four numbers of a box in a picture of ``size``."""
     remedy = "Correct the box: x, y, width, height, in pixels."
     if not isinstance(box, list) or len(box) != 4 or not all(isinstance(one, int | float) for one in box):
         _refuse(where, f"the box {str(box)[:60]}", "four numbers", remedy)
-    if not np.isfinite(box).all():
-        _refuse(where, f"NaN or Inf in the box {box}", "finite numbers", remedy)
-    x, y, width, height = box
+    if not all(map(_is_finite, box)):
+        _refuse(where, f"NaN or Inf in the box {str(box)[:60]}", "finite numbers", remedy)
+    x, y, width, height = map(float, box)
     if width < 0 or height < 0:
         _refuse(where, f"a box of {width:g} × {height:g} pixels", "no negative size", remedy)
     if min(x, y) < -_OUTSIDE or x + width > size[0] + _OUTSIDE or y + height > size[1] + _OUTSIDE:

@@ -20,7 +20,7 @@ from qbench.metrics import ArrayLabels
 from qbench.number_text import counted
 from qbench.storage import ArchiveError, TooLargeError, current_limits, read_array, too_large
 from qbench.subjects.clusters import is_table, lines_of_samples
-from qbench.subjects.pictures import Picture
+from qbench.subjects.pictures import Picture, require_pixels
 from qbench.subjects.subject import Array, Dataset
 
 _ENDINGS = (".png", ".npy")
@@ -121,6 +121,7 @@ def _decoded(path: Path, doing: str) -> Array:
 
     try:
         with Image.open(io.BytesIO(path.read_bytes())) as file:
+            require_pixels(doing, *file.size)
             if file.mode in ("L", "P"):
                 return np.asarray(file, np.uint8)
             if file.mode.startswith("I;16"):

@@ -18,7 +18,16 @@ from qbench.subjects.clusters import pieces_note
 from qbench.subjects.detection import Detection, FramedPicture
 from qbench.subjects.pictures import Picture
 from qbench.subjects.sources import ReadyArray
-from qbench.subjects.subject import BATCH, Array, Dataset, Preprocess, Task, ZooModel
+from qbench.subjects.subject import (
+    BATCH,
+    Array,
+    Dataset,
+    Preprocess,
+    Task,
+    ZooModel,
+    is_one_hot,
+    one_hot_error,
+)
 from qbench.subjects.tasks import Classification, WholeOutput
 from qbench.subjects.value_tasks import Regression, Restoration, Segmentation
 
@@ -95,11 +104,25 @@ def _usual_task(
     if isinstance(preprocess, FramedPicture):
         return _detection(graph, output, path)
     labelled = None if data is None else _task_of_labels(data, output)
+    chosen = outputs[output] if output is not None else graph.graph.outputs[0]
+    if data is not None and isinstance(labelled, Regression):
+        _refuse_one_hot(data, chosen)
     if labelled is not None:
         return labelled
-    chosen = outputs[output] if output is not None else graph.graph.outputs[0]
     is_ranked = chosen.shape is None or len(chosen.shape) == 2
     return Classification(output=output) if is_ranked else WholeOutput(output=output)
+
+
+def _refuse_one_hot(data: Dataset, scores: ir.Value) -> None:
+    """Check that the values of ``data`` are no one-hot classes, where the model gives a row of scores.
+
+    Raises:
+        InputError: they are.
+    """
+    labels = [np.asarray(label) for label in data.labels or ()]
+    is_ranked = scores.shape is None or len(scores.shape) == 2
+    if is_ranked and len({label.shape for label in labels}) == 1 and is_one_hot(np.stack(labels)):
+        raise one_hot_error(f"Reading the labels of '{data.id}'", len(labels[0]))
 
 
 def _task_of_labels(data: Dataset, output: str | None) -> Task | None:

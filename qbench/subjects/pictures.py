@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
+from qbench.storage import current_limits, too_large
 from qbench.subjects.subject import Array
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class Picture:
         width, height = picture.size
         short = min(width, height)
         size = (max(1, width * self.resize // short), max(1, height * self.resize // short))
+        require_pixels(f"Resizing a picture of {width} × {height} by resize={self.resize}", *size)
         if size != picture.size:
             picture = picture.resize(size, resampling)
         left, top = (round((side - self.crop) / 2) for side in size)
@@ -143,6 +145,16 @@ class Picture:
         }
 
 
+def require_pixels(doing: str, width: int, height: int) -> None:
+    """Check that a picture of ``width`` × ``height`` is small enough to be made, before it is.
+
+    Raises:
+        InputError: it has more pixels than ``SizeLimits.pixels``.
+    """
+    if width * height > current_limits().pixels:
+        raise too_large(doing, f"a picture ({width} × {height})", width * height, "pixels")
+
+
 def decode_picture(data: bytes, name: str) -> Pixels:
     """The picture in a file's bytes as (H, W, 3) uint8 RGB; transparency is dropped, the EXIF orientation ignored.
 
@@ -153,6 +165,7 @@ def decode_picture(data: bytes, name: str) -> Pixels:
 
     try:
         with Image.open(io.BytesIO(data)) as picture:
+            require_pixels(f"Decoding the picture '{name}'", *picture.size)
             return np.asarray(picture.convert("RGB"))
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         found = "an unknown format" if isinstance(error, UnidentifiedImageError) else str(error)

@@ -1,5 +1,6 @@
 """A subject: raw samples, how a sample becomes a feed, the network, and the task that turns outputs into answers."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -12,17 +13,18 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.errors import InputError, unknown_name
+from qbench.errors import InputError, require_type, unknown_name
 from qbench.host import package_versions
 from qbench.metrics import Answers, ArrayLabels, Labels, StoredAnswers
 from qbench.number_text import counted
-from qbench.storage import Cache, digest_arrays, digest_code, digest_plain
+from qbench.storage import Cache, FollowedCode, digest_arrays, digest_plain, followed_code
+from qbench.working import working
 
 # From a raw sample to a graph's feed, in two steps so that the first can be cached compactly.
 #
 # ``prepare`` does the slow part for one sample (decode, resize, crop) into small integers; ``finish`` does the cheap
 # part for a batch (scale, normalize, layout). Both are pure, and ``name`` has every setting; a change of their code is
-# found by its source (``storage.digest_code``).
+# found by its source (``storage.followed_code``).
 
 Array = npt.NDArray[Any]
 
@@ -401,6 +403,8 @@ def _given_labels(y: Array, count: int, doing: str) -> Labels | ArrayLabels:
                 f"{doing}, its labels 'y'", found=f"NaN or Inf in row {first}", expected="finite numbers", remedy=remedy
             )
         return tuple(np.atleast_1d(row) for row in y)
+    if is_one_hot(y) and len(y) == count:
+        raise one_hot_error(f"{doing}, its labels 'y'", y.shape[1])
     if y.shape != (count,) or y.dtype.kind not in "iu" or (y < 0).any():
         least = f" with a class {int(y.min())}" if y.dtype.kind == "i" and y.size and y.min() < 0 else ""
         raise InputError(
@@ -408,9 +412,41 @@ def _given_labels(y: Array, count: int, doing: str) -> Labels | ArrayLabels:
             found=f"shape {y.shape} of {y.dtype}{least}",
             expected=f"shape ({count},) of integers from 0, one class for each of the {count} samples; or masks of "
             "uint8, or floats",
-            remedy="Save one class number, one mask or one row of values, (n, 1) where they are whole, per sample.",
+            remedy=_label_remedy(y, count),
         )
     return tuple((int(label),) for label in y)
+
+
+def _label_remedy(y: Array, count: int) -> str:
+    """How to save labels ``y`` of ``count`` samples that are none."""
+    if y.dtype.kind in "US":
+        return "Save the number of each class, as in names, y = numpy.unique(y, return_inverse=True)."
+    is_class = y.size == count and y.dtype.kind in "biuf" and bool((y >= 0).all()) and bool((y == np.rint(y)).all())
+    if is_class and y.shape != (count,):
+        return "Save y.reshape(-1).astype('int64') for classes, or floats (n, 1) with a fraction for values."
+    if is_class:
+        return "Save y.astype('int64') for classes, or y.reshape(-1, 1) for values."
+    return "Save one class number, one mask or one row of values, (n, 1) where they are whole, per sample."
+
+
+def is_one_hot(y: Array) -> bool:
+    """Whether each row of ``y`` (n, k) holds a single 1 and is 0 elsewhere, as classes are written for training.
+
+    One sample alone, or one column, says nothing.
+    """
+    if y.ndim != 2 or min(y.shape) < 2 or y.dtype.kind not in "biuf":
+        return False
+    return bool(((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all())
+
+
+def one_hot_error(doing: str, classes: int) -> InputError:
+    """The error for labels that ``is_one_hot`` recognizes, where class numbers are expected."""
+    return InputError(
+        doing,
+        found=f"rows of {classes} values, of which one is 1 and the others 0 (one-hot)",
+        expected=f"the number of the class of each sample, from 0 to {classes - 1}",
+        remedy="Save y.argmax(axis=1) instead.",
+    )
 
 
 # Prepared samples on disk, read batch by batch, so that memory does not grow with their number.
@@ -425,13 +461,24 @@ BATCH = 8
 WHOLE = Fraction(1)
 """Batches of the size that a task asks for."""
 
+_UNFOLLOWED = 3
+"""Of what no key can follow, a notice names that many."""
+SAMPLES_VERSION = 2
+"""Of the files of prepared samples: entries of the cache of another version are not read."""
+
+CONTENTS_FILE, CONTENT_BYTES = "contents", 16
+"""The file with the digest of each prepared sample, and the bytes of one: equal ones are the same to the model."""
+
 _DECODERS = ("pillow",)
 """Packages whose version may change a prepared sample: JPEG decoders may differ in the last bit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """n prepared samples; ``folder`` holds ``<input>.raw`` files and ``layout.json``."""
+    """n prepared samples; ``folder`` holds ``<input>.raw`` files, ``layout.json`` and digests of the samples.
+
+    ``unknown``: why no other process can use them, and what is made with them; empty: all can.
+    """
 
     data: str
     digest: str
@@ -440,6 +487,7 @@ class Samples:
     folder: Path
     preprocess: Preprocess
     classes: ClassNames | None = field(default=None, kw_only=True)
+    unknown: str = field(default="", kw_only=True)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -452,7 +500,7 @@ class Samples:
     @property
     def key(self) -> str:
         """The digest of all that the prepared samples were made from, part of the keys of what is made from them."""
-        return self.folder.name
+        return str(self.folder) if self.unknown else self.folder.name
 
     def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
         """The graph's feeds, ``size`` samples at a time, the last batch shorter.
@@ -461,7 +509,7 @@ class Samples:
             InputError: a finished feed is not finite; the sample is named.
         """
         layout = json.loads((self.folder / "layout.json").read_text())
-        for start in range(0, len(self), size):
+        for start in self._starts(size):
             count = min(size, len(self) - start)
             stack = {
                 name: _read(self.folder / f"{index}.raw", np.dtype(spec["dtype"]), tuple(spec["shape"]), start, count)
@@ -470,6 +518,13 @@ class Samples:
             feeds = self.preprocess.finish(stack)
             self._refuse_non_finite(feeds, start)
             yield feeds
+
+    def _starts(self, size: int) -> Iterator[int]:
+        """The first sample of every batch; the samples before it are done when it is asked for."""
+        with working("batches", len(self), "samples") as step:
+            for start in range(0, len(self), size):
+                step.done = start
+                yield start
 
     def picked(self, rows: Sequence[int], *, split: Fraction = WHOLE) -> "Samples":
         """The samples at ``rows``, in that order, in batches of ``split`` times the size that a task asks for."""
@@ -510,7 +565,7 @@ class _PickedSamples(Samples):
         """The feeds, ``split`` times ``size`` samples at a time, at least one."""
         layout = json.loads((self.folder / "layout.json").read_text())
         size = max(1, int(size * self.split))
-        for start in range(0, len(self), size):
+        for start in self._starts(size):
             chosen = self.rows[start : start + size]
             stack = {}
             for index, (name, spec) in enumerate(sorted(layout.items())):
@@ -532,19 +587,42 @@ def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> S
             f"Preparing data set '{dataset.id}'",
             found=f"samples of kind '{dataset.kind}'",
             expected=f"one of: {', '.join(preprocess.kinds)}",
-            remedy="Choose data that fits the model.",
+            remedy="Choose data that fits the model, or give the model the preprocessing of such samples: "
+            "model_from_file(path, preprocess=…), as docs/own-models.md shows.",
         )
-    code = [digest_code(preprocess), digest_code(dataset.load)]
-    key = digest_plain([dataset.digest, preprocess.name, code, package_versions(_DECODERS)])
-    folder = cache.entry("samples", key, lambda path: _write(dataset, preprocess, path))
+    steps, loader = followed_code(preprocess), followed_code(dataset.load)
+    code = [steps.digest, loader.digest]
+    key = digest_plain([dataset.digest, preprocess.name, code, package_versions(_DECODERS), SAMPLES_VERSION])
+    unknown = unfollowed_text(f"the preprocessing '{preprocess.name:.60}'", steps) or unfollowed_text(
+        f"the loader of the data set '{dataset.id}'", loader
+    )
+
+    def make(path: Path) -> None:
+        _write(dataset, preprocess, path)
+
+    held = (preprocess, dataset.load)
+    folder = (
+        cache.passing_entry("samples", key, make, held=held, why=unknown)
+        if unknown
+        else cache.entry("samples", key, make)
+    )
     labels, classes = dataset.labels, dataset.classes
-    return Samples(dataset.id, dataset.digest, dataset.sample_ids, labels, folder, preprocess, classes=classes)
+    return Samples(
+        dataset.id, dataset.digest, dataset.sample_ids, labels, folder, preprocess, classes=classes, unknown=unknown
+    )
+
+
+def unfollowed_text(what: str, code: FollowedCode) -> str:
+    """Why what is made with ``what`` cannot be used again; empty: it can."""
+    listed = "; ".join(code.unfollowed[:_UNFOLLOWED]) + "; …" * (len(code.unfollowed) > _UNFOLLOWED)
+    return f"{what} holds what no key can follow ({listed})" if code.unfollowed else ""
 
 
 def _write(dataset: Dataset, preprocess: Preprocess, folder: Path) -> None:
     folder.mkdir()
     layout: dict[str, dict[str, object]] = {}
     files = {}
+    contents = []
     try:
         for index, sample_id in enumerate(dataset.sample_ids):
             prepared = preprocess.prepare(dataset.load(index))
@@ -561,12 +639,17 @@ def _write(dataset: Dataset, preprocess: Preprocess, folder: Path) -> None:
                     expected=f"{layout}, as of the samples before it",
                     remedy="Give every sample the same shape.",
                 )
-            for name, array in prepared.items():
-                files[name].write(np.ascontiguousarray(array).tobytes())
+            content = hashlib.sha256(json.dumps(found).encode())
+            for name in found:
+                data = np.ascontiguousarray(prepared[name]).tobytes()
+                files[name].write(data)
+                content.update(data)
+            contents.append(content.digest()[:CONTENT_BYTES])
     finally:
         for file in files.values():
             file.close()
     (folder / "layout.json").write_text(json.dumps(layout))
+    (folder / CONTENTS_FILE).write_bytes(b"".join(contents))
 
 
 def _read(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], start: int, count: int) -> Array:
@@ -655,6 +738,9 @@ class ZooModel:
             its ``fp32`` partner; names as ``task.graphs`` has them.
         preprocess, task: how a raw sample becomes a feed, and outputs become an answer.
         origin: where the weights come from and under which licence, for lists.
+
+    Raises:
+        InputError: the id is no text, a loader is no function, or the preprocessing or the task is none.
     """
 
     id: str
@@ -662,3 +748,32 @@ class ZooModel:
     preprocess: Preprocess
     task: Task
     origin: str
+
+    def __post_init__(self) -> None:
+        doing = f"Making the model '{self.id}'"
+        require_type(doing, self.id, str, expected="its id as a text", remedy="Give another name.")
+        loaders = "a table of names and functions without arguments, each of which loads a graph, as graphs"
+        remedy = "Write graphs={'model': lambda: qbench.load_model(path)}, or call model_from_file(path)."
+        require_type(doing, self.graphs, Mapping, expected=loaders, remedy=remedy)
+        for load in self.graphs.values():
+            require_type(doing, load, Callable, expected=loaders, remedy=remedy)  # type: ignore[arg-type]
+        _require_parts(doing, "task", self.task, ("name", "graphs", "answer"), "Classification(k=5)")
+        _require_parts(
+            doing, "preprocess", self.preprocess, ("name", "kinds", "prepare", "finish"), "Picture(resize=256)"
+        )
+
+
+def _require_parts(doing: str, name: str, value: object, parts: tuple[str, ...], example: str) -> None:
+    """Check that ``value``, given as ``name``, has the attributes ``parts`` and is no class that has them.
+
+    Raises:
+        InputError: it lacks one.
+    """
+    if isinstance(value, type) or not all(hasattr(value, part) for part in parts):
+        found = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+        raise InputError(
+            f"{doing} with {name}={repr(value)[:60]}",
+            found=found,
+            expected=f"a value with {', '.join(parts)}",
+            remedy=f"Write {name}={example} or the like, from qbench.subjects, or leave {name} out of model_from_file.",
+        )

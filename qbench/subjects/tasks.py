@@ -267,18 +267,28 @@ class WholeOutput:
             found = np.asarray(outputs.get(name, ()), np.float32)
             count = len(next(iter(feeds.values())))
             if found.ndim == 0 or len(found) != count or not np.isfinite(found).all():
-                raise InputError(
-                    f"Taking the outputs of '{samples.data}' for answers",
-                    found=f"output '{name}' of shape {found.shape}"
-                    + ("" if np.isfinite(found).all() else " with NaN or Inf"),
-                    expected=f"finite numbers, with {count} samples along the first axis",
-                    remedy="Name an output that the graph has; look for a kernel that overflows.",
-                )
+                raise _no_rows(samples.data, name, found, count, is_known=name in outputs)
             # + 0: a negative zero is the same number as a positive one
             rows.append(np.ascontiguousarray(found + np.float32(0)).reshape(count, -1))
         whole = np.concatenate(rows)
         held = held_outputs(whole, OutputKind.VALUES)
         return IntegerAnswers(whole.view(np.int32), kind=AnswerKind.SEQUENCE, outputs=held)
+
+
+def _no_rows(data: str, name: str, found: Array, count: int, *, is_known: bool) -> InputError:
+    """Output ``name`` holds no finite numbers with a row for each of ``count`` samples."""
+    doing, expected = f"Taking the outputs of '{data}' for answers", f"{count} samples along the first axis"
+    if not is_known:
+        return InputError(
+            doing, found=f"no output '{name}'", expected=expected, remedy="Name an output that the graph has."
+        )
+    shown = f"output '{name}' of shape {found.shape}"
+    if found.ndim == 0 or len(found) != count:
+        remedy = "Name another output with --output, or export the model with the samples along the first axis."
+        return InputError(doing, found=shown, expected=expected, remedy=remedy)
+    return InputError(
+        doing, found=f"{shown} with NaN or Inf", expected="finite numbers", remedy="Look for a kernel that overflows."
+    )
 
 
 # Embeddings → the class of the nearest other sample, leave-one-out.

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from qbench.suite.suite_file import QUARANTINE_SUFFIX as QUARANTINE_SUFFIX
     from qbench.suite.suite_file import SUFFIX as SUFFIX
     from qbench.suite.suite_file import ModelTable as ModelTable
+    from qbench.suite.suite_file import QuarantineText as QuarantineText
     from qbench.suite.suite_file import Suite as Suite
     from qbench.suite.suite_file import SuiteTable as SuiteTable
     from qbench.suite.suite_file import load_suite as load_suite

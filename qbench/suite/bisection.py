@@ -15,7 +15,17 @@ from packaging.version import InvalidVersion, Version
 
 from qbench.errors import IncomparableError, InputError, StoreError, unknown_name
 from qbench.host import Worktree, tree_hash
-from qbench.storage import current_factor, digest_file, digest_plain, json_text, plain, value_from_table, write_text
+from qbench.number_text import value_text
+from qbench.storage import (
+    current_factor,
+    digest_file,
+    digest_plain,
+    json_text,
+    plain,
+    refuse_newer,
+    value_from_table,
+    write_text,
+)
 from qbench.tracking import History, cell_of_line
 
 # The criterion is one number: of all metrics of all cells the one that got worse most between the two ends. A commit is
@@ -36,12 +46,20 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The criterion for every commit: a metric of a cell, with its values (fractions) at both ends."""
+    """The criterion for every commit: a metric of a cell, its values at both ends, in ``unit`` (``%``: fractions)."""
 
     cell: str
     metric: str
     good: float
     bad: float
+    unit: str = "%"
+    as_good: str = ""
+
+    def text(self, value: float) -> str:
+        """``value`` in the unit of the metric; of answers or ranges, whether they are those of the good end."""
+        if self.metric in _COMPARED:
+            return "changed" if value else "as at the good end"
+        return value_text(value, self.unit)
 
     def mark(self, value: float | None) -> Mark:
         """The mark of a commit with ``value``; None: it was not measured."""
@@ -51,19 +69,60 @@ class Question:
 
     def value(self, lines: CellLines) -> float | None:
         """The value of the metric in ``lines``; None where it is missing."""
+        if self.metric in _COMPARED:
+            there = _compared(lines, self.metric).get(self.cell)
+            return None if there is None else float(there != self.as_good)
         found = _values(lines).get((self.cell, self.metric))
         return None if found is None else found[0]
 
 
 def ask(good: CellLines, bad: CellLines, *, metric: str = "") -> Question:
-    """The metric of a cell that differs most between the two ends.
+    """The metric of a cell that got worse most; where none did, its calibrated ranges or its answers, if they changed.
 
     Args:
-        good, bad: the lines of the two ends. metric: only this one; empty: any.
+        good, bad: the lines of the two ends. metric: only this one, or ``ranges`` or ``answers``; empty: any.
 
     Raises:
-        IncomparableError: no metric that both measured is worse at the bad end.
+        IncomparableError: nothing that both measured is worse or other at the bad end.
     """
+    worse = None if metric in _COMPARED else _most_worse(good, bad, metric)
+    if worse is not None:
+        return worse
+    for kind in _COMPARED if metric in ("", *_COMPARED) else ():
+        if metric not in ("", kind):
+            continue
+        before, after = _compared(good, kind), _compared(bad, kind)
+        for cell, value in after.items():
+            if before.get(cell, value) != value:
+                return Question(cell=cell, metric=kind, good=0.0, bad=1.0, unit="", as_good=before[cell])
+    both = [key for key in _values(good).keys() & _values(bad).keys() if metric in ("", *_COMPARED, key[1])]
+    raise IncomparableError(
+        "Bisecting",
+        found="nothing that is worse at the bad end, and the same calibrated ranges and answers"
+        if both
+        else "no metric that both ends measured",
+        expected="ends that differ",
+        remedy="Check the order of the ends, the build command and the suite.",
+    )
+
+
+_COMPARED = ("ranges", "answers")
+"""What is compared with the good end where no metric is worse: what calibration found, and the predictions."""
+
+
+def _compared(lines: CellLines, kind: str) -> dict[str, str]:
+    """Cell → its calibrated ranges or the digests of its answers, as text; cells without are left out."""
+    found = {}
+    for line in lines:
+        digests = {name: one for name, one in line.get("digests", {}).items() if name.startswith("predictions:")}
+        value = line.get("calibrated") if kind == "ranges" else digests
+        if value:
+            found[str(cell_of_line(line))] = json.dumps(value, sort_keys=True)
+    return found
+
+
+def _most_worse(good: CellLines, bad: CellLines, metric: str) -> Question | None:
+    """The metric of a cell that is worse by most at the bad end; None: none is."""
     before, after = _values(good), _values(bad)
     worse = {
         key: (before[key][0] - after[key][0]) * (-1 if is_lower else 1)
@@ -72,13 +131,8 @@ def ask(good: CellLines, bad: CellLines, *, metric: str = "") -> Question:
     }
     key = max(worse, key=lambda one: worse[one], default=None)
     if key is None or worse[key] <= 0:
-        raise IncomparableError(
-            "Bisecting",
-            found="nothing that is worse at the bad end" if worse else "no metric that both ends measured",
-            expected="ends that differ",
-            remedy="Check the order of the ends, the build command and the suite.",
-        )
-    return Question(cell=key[0], metric=key[1], good=before[key][0], bad=after[key][0])
+        return None
+    return Question(cell=key[0], metric=key[1], good=before[key][0], bad=after[key][0], unit=_unit_of(bad, key))
 
 
 def suspects(commits: Sequence[str], marks: Mapping[str, Mark]) -> tuple[str, ...]:
@@ -98,6 +152,11 @@ def next_commit(commits: Sequence[str], marks: Mapping[str, Mark]) -> str | None
     untried = [place for place, commit in enumerate(left[:-1]) if commit not in marks]
     middle = (len(left) - 2) / 2
     return left[min(untried, key=lambda place: abs(place - middle))] if untried else None
+
+
+def _unit_of(lines: CellLines, key: tuple[str, str]) -> str:
+    found = (line["metrics"][key[1]] for line in lines if str(cell_of_line(line)) == key[0])
+    return str(next(found).get("unit", "%"))
 
 
 def _values(lines: CellLines) -> dict[tuple[str, str], tuple[float, bool]]:
@@ -213,8 +272,12 @@ def reopened(path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool]
         table = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise StoreError(
-            doing, found=f"a file that cannot be read ({error})", expected="JSON", remedy="Remove it to start again."
+            doing,
+            found=f"a file that cannot be read ({error})",
+            expected="JSON",
+            remedy="Move it aside to start again.",
         ) from error
+    refuse_newer(doing, table.get("format") if isinstance(table, dict) else None, blank.format)
     notes = value_from_table(type(blank), table, f"'{path}'")
     if notes.format != blank.format:
         raise InputError(
@@ -230,8 +293,8 @@ def reopened(path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool]
         doing,
         found="another task that has not ended: " + _listed(other, kept),
         expected="the task of this command: " + _listed(other, asked),
-        remedy=f"Give the same arguments again to resume it; to start again, type rm '{path}' first, or name "
-        "another file with --state.",
+        remedy=f"Give the same arguments again to resume it; to start again, type mv '{path}' '{path}.old' first, or "
+        "name another file with --state.",
     )
 
 

@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from qbench.backends import Backend, take_unprotected
 from qbench.diagnosis import RepeatableCell
-from qbench.errors import DamagedError, InputError, NotFetchedError, QbenchError, StoreError, UnsupportedError
+from qbench.errors import InputError, NotFetchedError, QbenchError, StoreError, UnsupportedError
 from qbench.evaluation import (
     Comparator,
     MetricUse,
@@ -37,6 +37,7 @@ from qbench.judging import (
     Decision,
     EnvironmentClass,
     Expectation,
+    Floors,
     Gate,
     Measurement,
     Outcome,
@@ -53,7 +54,7 @@ from qbench.judging import (
     support_lost,
 )
 from qbench.metrics import Answers, Score, score
-from qbench.storage import Cache, digest_plain
+from qbench.storage import Cache, digest_plain, sweep_work_folder
 from qbench.subjects import Dataset, ZooModel, data_notes, task_answers
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell, tolerances_of
@@ -87,7 +88,7 @@ class JudgedCell:
     unfetched: bool = False
 
     @classmethod
-    def unmeasured(cls, planned: PlannedCell, error: Exception) -> "JudgedCell":
+    def unmeasured(cls, planned: PlannedCell, error: BaseException) -> "JudgedCell":
         """The cell that was not measured because of ``error``.
 
         It is unsupported if the backend does not support it or a package could not be downloaded; otherwise it is an
@@ -142,7 +143,7 @@ class Bench:
         self._catalogues = catalogues
         self._settings = settings
         self._current: tuple[tuple[str, CalibrationChoice], SubjectArtifacts] | None = None
-        self._noted: tuple[str, CalibrationChoice] | None = None
+        self._noted: tuple[tuple[str, CalibrationChoice], int] | None = None
         self._moved_references: dict[tuple[str, Decision], tuple[tuple[Score, Gate], ...]] = {}
         """What retrained models lost, by model and decision: the same for each of its cells."""
         self._baselines = StoredBaselines(settings.baselines, suite, replacing=self._accepts_reference)
@@ -165,11 +166,23 @@ class Bench:
             measurement = self.measure(planned)
             verdict = self.judge(planned, measurement)
         except QbenchError as error:
-            judged = JudgedCell.unmeasured(planned, error)
-            unsupported = judged.verdict.outcome is Outcome.UNSUPPORTED and not judged.unfetched
-            lost = unsupported and self._was_accepted(planned)
-            return replace(judged, verdict=support_lost(judged.verdict, planned.cell)) if lost else judged
+            return self.unmeasured(planned, error)
         return JudgedCell(planned=planned, verdict=verdict, measurement=measurement)
+
+    def unmeasured(self, planned: PlannedCell, error: BaseException) -> JudgedCell:
+        """The cell that was not measured because of ``error``.
+
+        What is skipped or could not be downloaded is DRIFTED, which is red, where a result was accepted here. Where the
+        baseline cannot be read, so that this is not known, the cell is an error.
+        """
+        judged = JudgedCell.unmeasured(planned, error)
+        if judged.verdict.outcome is not Outcome.UNSUPPORTED:
+            return judged
+        try:
+            lost = self._was_accepted(planned)
+        except StoreError as unreadable:
+            return JudgedCell.unmeasured(planned, unreadable)
+        return replace(judged, verdict=support_lost(judged.verdict, planned.cell)) if lost else judged
 
     def measure(self, planned: PlannedCell) -> Measurement:
         """The numbers of one cell, counted against the stored reference when it is of this very model and data.
@@ -227,20 +240,25 @@ class Bench:
         """What ends this cell early; None where it is to be run whole.
 
         That is where results are to be accepted, where the engine is known to be noisy, for slices and recovery, which
-        are judged on the whole of the data, and where the answers of the accepted result are not kept: a part of the
-        samples could not be compared with it.
+        are judged on the whole of the data, where the answers of the accepted result are not kept, and for a cell that
+        is listed as known bad with its values: a part of the samples could not be compared with them.
         """
         is_noisy = floor is not None and floor.is_noisy
         if planned.rules.slices or planned.rules.recovery is not None:
+            return None
+        listed = planned.quarantine_entry(environment)
+        if listed is not None and listed.values:
             return None
         if planned.rules.stop is Stop.ALL or self._settings.accepting is not None or is_noisy:
             return None
         baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
         known = None if baseline is None else baseline.cells.get(planned.cell.slug)
-        floors = {} if known is None else known.floors
-        name = None if known is None else inherited(known.current, environment, planned.rules.equivalents)
-        if known is not None and name is not None and not known.current[name].kept:
+        if known is None:
+            return StopRule(tolerance=planned.tolerance(environment), rules=planned.rules)
+        name = inherited(known.current, environment, planned.rules.equivalents)
+        if name is not None and not known.current[name].kept:
             return None
+        floors = Floors.on(known.floors, known.current, environment, planned.rules.equivalents)
         return StopRule(tolerance=planned.tolerance(environment), rules=planned.rules, floors=floors)
 
     def _floor(self, planned: PlannedCell, environment: EnvironmentClass) -> Repeats | None:
@@ -411,7 +429,8 @@ class Bench:
             planned, measurements: as ``acceptance``.
 
         Raises:
-            InputError: a result would be replaced without a reason. StoreError: the baseline cannot be written.
+                InputError: a result would be replaced without a reason. StoreError: the baseline cannot be written, or
+                holds something that cannot be read and that this run does not make again.
         """
         model = planned.model.id
         expected, lost = self.acceptance(planned, measurements), self._baselines.lost(model)
@@ -421,6 +440,7 @@ class Bench:
             done = self.acceptance(planned, measurements)
             lost = self._baselines.lost(model)
             if done is not None and (done.rows or lost):
+                _refuse_unread(model, done)
                 change.save(done.baseline)
         if done is None:
             return None
@@ -457,24 +477,31 @@ class Bench:
         return self._current[1]
 
     def data_notes(self, planned: PlannedCell) -> tuple[str, ...]:
-        """What a user should know of the scored data: empty before the first cell of the model has run, and later."""
+        """What a user should know of the scored data: empty before a cell of the model has run, and of the same data.
+
+        The first cell in integers prepares calibration data; then the sentences are more.
+        """
         key = (planned.model.id, planned.calibration)
-        if self._current is None or self._current[0] != key or key == self._noted:
+        if self._current is None or self._current[0] != key:
             return ()
-        self._noted = key  # it reads every name
-        subject = self._current[1].subject
-        return tuple(note for data in subject.data.values() for note in data_notes(subject.model, data))
+        shared = self._current[1]
+        if self._noted == (key, shared.prepared):
+            return ()
+        self._noted = (key, shared.prepared)  # it reads every name
+        of_names = (note for data in shared.subject.data.values() for note in data_notes(shared.subject.model, data))
+        return (*of_names, *shared.content_notes())
 
     @property
     def _accepts_reference(self) -> bool:
         return self._settings.accepting is not None and self._settings.accepting.fp32
 
     def _was_accepted(self, planned: PlannedCell) -> bool:
-        """Whether a result of this cell was accepted on this class of processor; False in a run over few samples."""
-        try:
-            baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
-        except StoreError:  # damaged: the cells that can be measured report it
-            return False
+        """Whether a result of this cell was accepted on this class of processor; False in a run over few samples.
+
+        Raises:
+            StoreError: the baseline cannot be read.
+        """
+        baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
         known = None if baseline is None else baseline.cells.get(planned.cell.slug)
         return known is not None and accepted_on(known.accepted, self.processor)
 
@@ -540,20 +567,37 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
     )
 
 
+def _refuse_unread(model: str, done: Acceptance) -> None:
+    """Refuse to store a baseline without what could not be read in it, unless this run made it again.
+
+    Raises:
+        StoreError: something would be gone.
+    """
+    gone = done.baseline.still_unread({row.cell for row in done.rows})
+    if gone:
+        raise StoreError(
+            f"Accepting results of '{model}' over a baseline that cannot be read whole",
+            found=f"{', '.join(gone)} unreadable",
+            expected="values that can be read, or results of this run in their place; nothing was changed",
+            remedy="Correct these values in the file, or take them out of it by hand if they are not needed.",
+        )
+
+
 class StoredBaselines:
     """The baselines of the models of one suite in ``folder``, each read once.
 
     A model that came quantized takes its reference from its partner; its own file holds its accepted cells and a copy
     of the reference that they were accepted against.
 
-    ``replacing``: a new reference will be stored, so of a damaged baseline the intact parts are used (none where the
-    ``.json`` itself is damaged). A file that cannot be read at all is always an error.
+    ``replacing``: a new reference will be stored, so of a damaged baseline the intact parts are used. A file that
+    cannot be read at all is always an error, and so is a ``.json`` that is none: what it held is not known.
     """
 
     def __init__(self, folder: Path, suite: Suite, *, replacing: bool) -> None:
         self._folder = folder
         self._suite = suite
         self._replacing = replacing
+        sweep_work_folder(folder / suite.name)
         self._loaded: dict[str, Baseline | None] = {}
         self._lost: dict[str, tuple[str, ...]] = {}
 
@@ -601,12 +645,7 @@ class StoredBaselines:
             StoreError: as ``get``.
         """
         if model not in self._loaded:
-            try:
-                baseline = find_baseline(self._path(model), keep_whole_parts=self._replacing)
-            except DamagedError as error:
-                if not self._replacing:
-                    raise
-                baseline, self._lost[model] = None, (f"{error.doing}: found {error.found}",)
+            baseline = find_baseline(self._path(model), keep_whole_parts=self._replacing)
             if baseline is not None and baseline.lost:
                 self._lost[model] = baseline.lost
             self._loaded[model] = baseline
@@ -678,8 +717,8 @@ def _taken(dataset: Dataset, count: int) -> Dataset:
     if count > len(dataset):
         raise InputError(
             f"Taking {count} samples of '{dataset.id}'",
-            found=f"{len(dataset)}",
+            found=f"{len(dataset)} in it",
             expected="at least as many as the suite asks for",
-            remedy="Lower the number in the suite.",
+            remedy=f"Write {len(dataset)} or less in the suite: 'count' of 'calibration', or 'samples'.",
         )
     return dataset.take(count)

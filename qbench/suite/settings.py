@@ -132,7 +132,7 @@ def layers_of(owner: str, table: CellSettings) -> tuple[Layer[Any], ...]:
     repeats = by_pattern(table.repeats)
     for count in repeats.values():
         if count < 1:
-            raise ValueError(f"repeats = {count}: a cell runs at least once")
+            raise ValueError(f"repeats = {count} is impossible: it is a whole number from 1")
     moves = by_pattern(table.probabilities, "absolute", "relative")
     limits = {pattern: _limits(pattern, one) for pattern, one in moves.items()}
     written = by_pattern(table.no_worse_than, "backend", "margin")
@@ -369,7 +369,7 @@ def require_finite(limits: Limits) -> None:
     """
     for metric, value in limits.items():
         if not math.isfinite(value):
-            raise ValueError(f"limits.{metric} = {value}, which is not a finite number")
+            raise ValueError(f"limits.{metric} = {value} is impossible: it is a finite number")
 
 
 def layered_limits(*layers: tuple[str, Limits]) -> dict[str, Limit]:
@@ -423,7 +423,7 @@ def require_shares(table: _Table) -> None:
     for name in SHARES:
         value = getattr(table, name)
         if value is not None and not 0 <= value <= 1:
-            raise ValueError(f"{name} = {value}, which is not a share between 0 and 1")
+            raise ValueError(f"{name} = {value} is impossible: it is a share between 0 and 1")
 
 
 def layered_share(name: str, *layers: tuple[str, _Table | None]) -> tuple[float | None, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from qbench.errors import InputError, unknown_name
 from qbench.judging import Cell, Criterion, QuarantineEntry, RelativeTo, Rules, Tolerance
-from qbench.storage import read_toml, value_from_table
+from qbench.storage import read_toml, require_format, sweep_work_folder, value_from_table
 from qbench.subjects import list_operators
 from qbench.suite.settings import (
     SHARES,
@@ -31,6 +31,8 @@ from qbench.suite.settings import (
 
 SUFFIX = ".qbench.toml"
 QUARANTINE_SUFFIX = ".quarantine.toml"
+FORMAT, QUARANTINE_FORMAT = "qbench-suite/1", "qbench-quarantine/2"
+"""What ``format`` in such a file may say; without it a file is of the first version, which this one reads."""
 When = str | tuple[str, ...] | None
 """A condition on the environment class: a class, a processor, or several of them; None always holds."""
 
@@ -194,11 +196,11 @@ class SuiteTable(CellSettings):
             raise ValueError("'when' in the tolerance of a suite: write it into that of a model")
         require_shares(self)
         if self.threads < 1:
-            raise ValueError(f"threads = {self.threads}")
+            raise ValueError(f"threads = {self.threads} is impossible: it is a whole number from 1")
         if min(self.repeat_threads, default=1) < 1:
-            raise ValueError(f"repeat_threads = {list(self.repeat_threads)}, with a number below 1")
+            raise ValueError(f"repeat_threads = {list(self.repeat_threads)} is impossible: it is whole numbers from 1")
         if not 0 <= self.most_excused <= 1:
-            raise ValueError(f"most_excused = {self.most_excused}, which is not a share between 0 and 1")
+            raise ValueError(f"most_excused = {self.most_excused} is impossible: it is a share between 0 and 1")
         require_finite(self.limits)
         require_known_policies("the suite", self.passes)
         criteria_of("suite", "", self)  # refuses the impossible
@@ -222,9 +224,20 @@ class SuiteText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineText:
-    """A quarantine file's tables."""
+    """A quarantine file's tables. Version 2 has values of cells."""
 
+    format: str = QUARANTINE_FORMAT
     cell: tuple[QuarantineEntry, ...] = ()
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any], name: str) -> "QuarantineText":
+        """The tables of the file called ``name``.
+
+        Raises:
+            InputError: an unknown key, a wrong type, an impossible value. StoreError: a newer qbench made it.
+        """
+        require_format(table, QUARANTINE_FORMAT, f"Reading quarantine file '{name}'")
+        return value_from_table(cls, table, f"quarantine file '{name}'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,12 +308,16 @@ def load_suite(path: Path) -> Suite:
     """
     name = path.name.removesuffix(SUFFIX)
     doing = f"Reading suite '{path.name}'"
-    table = with_borrowed(with_operators(with_full_names(read_toml(path), doing)), doing)
+    written_table = read_toml(path)
+    require_format(written_table, FORMAT, doing)
+    written_table.pop("format", None)
+    table = with_borrowed(with_operators(with_full_names(written_table, doing)), doing)
     text = value_from_table(SuiteText, table, f"suite '{path.name}'")
     listed = path.with_name(name + QUARANTINE_SUFFIX)
     entries: tuple[QuarantineEntry, ...] = ()
+    sweep_work_folder(path.parent)
     if listed.exists():
-        entries = value_from_table(QuarantineText, read_toml(listed), f"quarantine file '{listed.name}'").cell
+        entries = QuarantineText.of(read_toml(listed), listed.name).cell
     ids = [model.id for model in text.model]
     for twice in {i for i in ids if ids.count(i) > 1}:
         raise InputError(

@@ -12,17 +12,15 @@ if TYPE_CHECKING:
     from qbench.tracking.acceptance import accept_reference as accept_reference
     from qbench.tracking.acceptance import demand_whole as demand_whole
     from qbench.tracking.acceptance import is_taken as is_taken
-    from qbench.tracking.alerts import ANNOTATIONS_FILE as ANNOTATIONS_FILE
     from qbench.tracking.alerts import Alert as Alert
-    from qbench.tracking.alerts import Annotation as Annotation
     from qbench.tracking.alerts import Kind as Kind
-    from qbench.tracking.alerts import Regression as Regression
-    from qbench.tracking.alerts import Ruling as Ruling
     from qbench.tracking.alerts import State as State
     from qbench.tracking.alerts import change_size as change_size
     from qbench.tracking.alerts import find_alerts as find_alerts
-    from qbench.tracking.alerts import group_alerts as group_alerts
-    from qbench.tracking.alerts import load_annotations as load_annotations
+    from qbench.tracking.annotations import ANNOTATIONS_FILE as ANNOTATIONS_FILE
+    from qbench.tracking.annotations import Annotation as Annotation
+    from qbench.tracking.annotations import Ruling as Ruling
+    from qbench.tracking.annotations import load_annotations as load_annotations
     from qbench.tracking.baseline import AcceptedCell as AcceptedCell
     from qbench.tracking.baseline import Baseline as Baseline
     from qbench.tracking.baseline import StoredData as StoredData
@@ -31,7 +29,9 @@ if TYPE_CHECKING:
     from qbench.tracking.baseline_file import changing_baseline as changing_baseline
     from qbench.tracking.baseline_file import find_baseline as find_baseline
     from qbench.tracking.baseline_file import load_baseline as load_baseline
+    from qbench.tracking.baseline_file import parts_of_baseline as parts_of_baseline
     from qbench.tracking.baseline_file import save_baseline as save_baseline
+    from qbench.tracking.baseline_merge import joined_baselines as joined_baselines
     from qbench.tracking.calibrations import AcceptedRow as AcceptedRow
     from qbench.tracking.calibrations import Scope as Scope
     from qbench.tracking.calibrations import accepted_lines as accepted_lines
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from qbench.tracking.comparison import compare_runs as compare_runs
     from qbench.tracking.comparison import last_green as last_green
     from qbench.tracking.comparison import share_a_class as share_a_class
+    from qbench.tracking.comparison import sources_change as sources_change
     from qbench.tracking.history import History as History
     from qbench.tracking.history import MetricRow as MetricRow
     from qbench.tracking.history import RunWriter as RunWriter
@@ -59,15 +60,19 @@ if TYPE_CHECKING:
     from qbench.tracking.history import read_run as read_run
     from qbench.tracking.index import INDEX_FILE as INDEX_FILE
     from qbench.tracking.index import HistoryIndex as HistoryIndex
+    from qbench.tracking.record import AXES as AXES
     from qbench.tracking.record import FORMAT as FORMAT
     from qbench.tracking.record import CellRecord as CellRecord
     from qbench.tracking.record import GateRecord as GateRecord
     from qbench.tracking.record import MetricRecord as MetricRecord
     from qbench.tracking.record import Run as Run
+    from qbench.tracking.record import absent_cells as absent_cells
     from qbench.tracking.record import cell_of_line as cell_of_line
     from qbench.tracking.record import finding_line as finding_line
     from qbench.tracking.record import finding_of_line as finding_of_line
     from qbench.tracking.record import record_of_line as record_of_line
+    from qbench.tracking.regressions import Regression as Regression
+    from qbench.tracking.regressions import group_alerts as group_alerts
     from qbench.tracking.shards import in_commit_order as in_commit_order
     from qbench.tracking.shards import joined_shards as joined_shards
     from qbench.tracking.shards import lacking_shares as lacking_shares
@@ -75,10 +80,22 @@ if TYPE_CHECKING:
     from qbench.tracking.shards import measured_commit as measured_commit
     from qbench.tracking.shards import shard_groups as shard_groups
     from qbench.tracking.stale import StaleEntry as StaleEntry
+    from qbench.tracking.stale import accepted_cells as accepted_cells
     from qbench.tracking.stale import find_stale_entries as find_stale_entries
     from qbench.tracking.stale import orphan_notes as orphan_notes
     from qbench.tracking.stale import prune_stale_entries as prune_stale_entries
     from qbench.tracking.stale import stale_entry_notes as stale_entry_notes
+    from qbench.tracking.standing import STANDING_KEYS as STANDING_KEYS
+    from qbench.tracking.standing import LostCells as LostCells
+    from qbench.tracking.standing import Standing as Standing
+    from qbench.tracking.standing import incomplete_words as incomplete_words
+    from qbench.tracking.standing import is_of_all as is_of_all
+    from qbench.tracking.standing import is_whole as is_whole
+    from qbench.tracking.standing import lost_cells as lost_cells
+    from qbench.tracking.standing import measured_cells as measured_cells
+    from qbench.tracking.standing import parts_behind as parts_behind
+    from qbench.tracking.standing import standing_of as standing_of
+    from qbench.tracking.standing import with_parts as with_parts
     from qbench.tracking.store import FolderStore as FolderStore
     from qbench.tracking.store import HistoryStore as HistoryStore
     from qbench.tracking.store import UnkeptStore as UnkeptStore

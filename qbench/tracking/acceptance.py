@@ -36,7 +36,7 @@ from qbench.tracking.calibrations import (
     is_change,
     is_in_scope,
 )
-from qbench.tracking.record import Run
+from qbench.tracking.record import Run, absent_cells
 
 # Accepting: measurements become what is expected from now on; pure functions from a Baseline to a new one.
 #
@@ -87,16 +87,19 @@ class Acceptance:
 
 
 def demand_whole(run: Run) -> None:
-    """Refuse to accept from a run that ended early or saw a part of the samples.
+    """Refuse to accept from a run that ended early, lost selected cells or saw a part of the samples.
 
     Raises:
-        IncompleteError: it has no end, damaged lines, or was limited. InputError: it measured another release.
+        IncompleteError: it has no end, damaged lines, cells without a line, or was limited.
+        InputError: it measured another release.
     """
     found = ""
-    if not run.complete:
+    if run.was_interrupted:
         found = "a run that was interrupted"
     elif run.damaged:
         found = f"{run.damaged} line{'' if run.damaged == 1 else 's'} that cannot be read"
+    elif absent := absent_cells(run):
+        found = f"no line for {absent} of the {run.header['selected']} cells that it selected"
     elif run.header.get("limited"):
         found = "a run over a part of the samples"
     if run.releases:
@@ -412,12 +415,13 @@ def accept_reference(
         cells={} if baseline is None else baseline.cells,
         kept={} if baseline is None else baseline.kept,
         calibrations={} if baseline is None else baseline.calibrations,
+        unread=() if baseline is None else baseline.unread,
     )
     if baseline is not None:
-        if _same_reference(baseline, new):
+        if is_same_reference(baseline, new):
             return Acceptance(baseline=replace(baseline, stored=answers, lost=()) if baseline.lost else baseline)
         known = {name: replace(data, sources=sources.get(name)) for name, data in baseline.data.items()}
-        if _same_reference(replace(baseline, data=known), new):  # a count of sources replaces no result
+        if is_same_reference(replace(baseline, data=known), new):  # a count of sources replaces no result
             return Acceptance(baseline=replace(baseline, stored=answers, data=known, lost=()))
         if _is_other_subject(baseline, new):
             outdated = {slug: cell.outdated() for slug, cell in baseline.cells.items()}
@@ -429,7 +433,7 @@ def accept_reference(
     return Acceptance(baseline=new, rows=tuple(rows))
 
 
-def _same_reference(old: Baseline, new: Baseline) -> bool:
+def is_same_reference(old: Baseline, new: Baseline) -> bool:
     """Whether only the place where it was made differs: then the file stays as it is."""
     same = ("model", "model_digest", "preprocessing", "metrics", "data")
     return all(getattr(old, name) == getattr(new, name) for name in same)

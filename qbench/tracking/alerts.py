@@ -2,97 +2,15 @@
 
 import bisect
 import enum
-import fnmatch
-import re
+import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from qbench.errors import InputError
 from qbench.judging import Cell
-from qbench.storage import read_toml, value_from_table
+from qbench.tracking.annotations import Annotation, Ruling
 from qbench.tracking.change_points import Change
-from qbench.tracking.trend import CONFIRM, AcceptedLevel, AcceptedLevels, Series, least_step
-
-# What people decided about alerts, in a committed file: only this silences an alert, and it is reviewed by diff.
-#
-# [[annotation]]
-# commit = "3f2a91c"              # the commit an alert is about, its first seven digits at least
-# cell = "mobilenet_v2::ort-*"    # which cells, with * and ?; left out: all
-# metric = "top1"                 # left out: all
-# suite = "nightly"               # left out: all
-# state = "expected"              # acknowledged, expected, invalid or fixed
-# author = "ann"
-# reason = "rounds half away from zero since the new kernel"
-
-ANNOTATIONS_FILE = "annotations.toml"
-_COMMIT = re.compile(r"[0-9a-f]{7,64}|\d+(\.\d+)+\w*")
-"""A commit, or where the runs are of releases the version of one."""
-
-
-class Ruling(enum.Enum):
-    """What a person decided about an alert."""
-
-    ACKNOWLEDGED = "acknowledged"  # known, being worked on
-    EXPECTED = "expected"  # intended: the new level is right
-    INVALID = "invalid"  # not of the code: a broken disk, a wrong file
-    FIXED = "fixed"  # repaired since; an alarm again while the level does not return
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Annotation:
-    """One ruling on the alerts of ``commit`` in the cells that the globs name.
-
-    Raises:
-        ValueError: no commit, author or reason.
-    """
-
-    commit: str
-    state: Ruling
-    author: str
-    reason: str
-    cell: str = "*"
-    metric: str = "*"
-    suite: str = "*"
-
-    def __post_init__(self) -> None:
-        if not _COMMIT.fullmatch(self.commit):
-            raise ValueError(
-                f"the commit '{self.commit}' is not written in 7 to 64 hexadecimal digits, and is no version"
-            )
-        for name in ("author", "reason"):
-            if not getattr(self, name).strip():
-                raise ValueError(f"the {name} is empty")
-
-    def covers(self, cell: Cell, metric: str) -> bool:
-        """Whether its globs name this metric of this cell; a metric's data set need not be given."""
-        named = fnmatch.fnmatchcase(metric, self.metric) or fnmatch.fnmatchcase(metric.partition("@")[0], self.metric)
-        return named and fnmatch.fnmatchcase(str(cell), self.cell) and fnmatch.fnmatchcase(cell.suite, self.suite)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    annotation: tuple[Annotation, ...] = ()
-
-
-def load_annotations(path: Path) -> tuple[Annotation, ...]:
-    """The annotations in the file at ``path``; none where there is no such file.
-
-    Raises:
-        InputError: it is not a plain file or not TOML, or holds an unknown key, a missing one or a value without sense.
-    """
-    if not path.exists():
-        return ()
-    if not path.is_file():  # reading a pipe would wait
-        raise InputError(
-            f"Reading the annotations in '{path}'",
-            found="not a plain file",
-            expected="a TOML file",
-            remedy="Remove it, or name another file with --annotations.",
-        )
-    return value_from_table(_File, read_toml(path), f"'{path}'").annotation
-
+from qbench.tracking.trend import CONFIRM, AcceptedLevel, AcceptedLevels, Series, least_steps, noise_after
 
 # Series → alerts: what got worse, since which commit, and what people decided about it.
 #
@@ -202,7 +120,7 @@ def find_alerts(
     courses = [
         _Course(one, (accepted or {}).get((one.cell, one.metric, one.environment_class)), places, commits, confirm)
         for one in series
-        if one.points and not one.is_distance
+        if one.points
     ]
     notes = [[n for n in annotations if n.covers(one.series.cell, one.series.metric)] for one in courses]
     changes = [_changes(course) for course in courses]
@@ -223,7 +141,7 @@ def find_alerts(
                 one.alert = _ruled_slide(one, course, kept, about, related)
             elif one in beyond:
                 one.alert = _ruled(one.alert, about, related)
-            found.append(one.alert)
+            found.append(_listed(one, course))
     return tuple(found)
 
 
@@ -250,33 +168,80 @@ class _Found:
         """Whether it was confirmed and had not ended at ``arrival``."""
         return self.seen <= arrival and (self.ended is None or self.ended > arrival)
 
+    def is_apart(self, step: "_Found") -> bool:
+        """Whether ``step`` is an alert of its own next to this slide: it was confirmed before it, or is large."""
+        whole = abs(step.after - self.before)
+        return step.seen <= self.seen or abs(step.after - step.before) >= _SMALL_STEP * whole - _EPSILON
+
     def covers(self, change: "_Found") -> bool:
         """Whether ``change`` is a part of this loss against the accepted result, or the same step, confirmed later."""
         if change.seen < self.seen or not self.is_open(change.seen):
             return False
-        if change.alert.kind is Kind.SLIDE or self.alert.kind is Kind.SLIDE:
-            return change.alert.kind is self.alert.kind
+        if self.alert.kind is Kind.SLIDE:
+            return change.alert.kind is Kind.SLIDE or (change.seen > self.seen and not self.is_apart(change))
+        if change.alert.kind is Kind.SLIDE:
+            return False
         near = 0 if change.is_quiet else CONFIRM
         return self.good < change.bad + near and change.good < self.bad + near
 
 
-@dataclass(frozen=True, slots=True)
 class _Course:
-    """A series with what was accepted for it, and the places of commits on the main line."""
+    """A series with what was accepted for it, and the places of commits on the main line.
 
-    series: Series
-    known: AcceptedLevel | None
-    places: Mapping[str, int]
-    commits: Sequence[str]
-    confirm: int
+    What was accepted changes with time. A run's record holds what was accepted when it was judged; what is accepted
+    between two runs is what the later one was judged by, and after the last one what the baseline holds today. Of runs
+    without (an older qbench, or nothing was accepted) it is that of the next one with, or else that of today.
+    """
 
-    def accepted_at(self, place: int) -> float | None:
-        """The accepted share for a point; None where nothing was accepted for its samples."""
-        return None if self.known is None else self.known.value_for(self.series.points[place])
+    def __init__(
+        self,
+        series: Series,
+        known: AcceptedLevel | None,
+        places: Mapping[str, int],
+        commits: Sequence[str],
+        confirm: int,
+    ) -> None:
+        self.series, self.places, self.commits, self.confirm = series, places, commits, confirm
+        facts = series.points.facts()
+        at = [place for place, _ in series.points.arrivals()]
+        kinds = [data for _, data in series.points.kinds]
+        today = [None if known is None else known.value_for(series.points[place]) for place in range(len(kinds))]
+        self.accepted_by: list[float | None] = []
+        """Of each arrival, what it was judged by."""
+        self.accepted_after: list[float | None] = []
+        """Of each arrival, what is accepted for its samples before the next one."""
+        following: float | None = None
+        kind: str | None = None
+        for number in reversed(range(len(at))):
+            if kinds[at[number]] != kind:
+                kind, following = kinds[at[number]], today[at[number]]
+            own = facts[number].accepted
+            self.accepted_after.append(following if following is not None else own)
+            following = own if own is not None else following
+            self.accepted_by.append(following)
+        self.accepted_after.reverse()
+        self.accepted_by.reverse()
+        self.is_accepted = any(one is not None for one in self.accepted_by)
+        self._least = least_steps(series.points, series.unit)
+        self._noise = noise_after(series.points)
+        self._listed = {place: one.listed for place, one in zip(at, facts, strict=True)}
 
-    def least_at(self, place: int) -> float:
-        """The least step that matters at a point."""
-        return least_step(self.series.points[place].out_of)
+    def least_at(self, place: int, number: int) -> float:
+        """The least step that matters at a point, by the noise that is known at arrival ``number``."""
+        return max(self._least[place], _BEYOND_NOISE * self._noise[number][0])
+
+    def least_against(self, place: int, number: int) -> float:
+        """The same for the difference from what was accepted, which is one run."""
+        return max(self._least[place], _BEYOND_NOISE * math.hypot(*self._noise[number]))
+
+    @property
+    def last(self) -> int:
+        """The number of the last arrival."""
+        return len(self.accepted_by) - 1
+
+    def is_listed(self, first_bad: int) -> bool:
+        """Whether the cell is quarantined at every point since then."""
+        return all(listed for place, listed in self._listed.items() if place >= first_bad)
 
     def alert(self, kind: Kind, last_good: int, first_bad: int, before: float, after: float) -> Alert:
         """A detected alert that is first seen at the point ``first_bad``; ``last_good``: −1 where there is none."""
@@ -354,6 +319,9 @@ _EPSILON = 1e-9
 _BY_CHANCE = 0.05
 """How probable it may be that points beyond what was accepted are noise, by the share of such points before them."""
 
+_BEYOND_NOISE = 3.0
+"""Standard deviations by which a point differs from a level where it is more than the known noise."""
+
 _EARLIER = 120
 """How many points before them are counted."""
 
@@ -369,6 +337,7 @@ class _Arrived:
         self.places: list[int] = []
         self.values: dict[int, float] = {}
         self.kinds = [data for _, data in course.series.points.kinds]
+        self.newest_place = -1
 
     def each(self) -> Iterator[int]:
         """The number of each arrival, after it was taken."""
@@ -376,6 +345,7 @@ class _Arrived:
             if place not in self.values:
                 bisect.insort(self.places, place)
             self.values[place] = value
+            self.newest_place = place
             yield number
 
     def between(self, start: int, stop: int, kind: str) -> list[float]:
@@ -446,21 +416,38 @@ def _end(step: _Found, arrived: _Arrived, number: int) -> None:
     course, tail = arrived.course, arrived.newest(arrived.course.confirm)
     if len(tail) < course.confirm or tail[0] < step.bad:
         return
-    run = course.series.points[tail[0]].run
+    run, kind = course.series.points[tail[0]].run, arrived.kinds[step.bad]
     if _is_back(step, arrived, number, tail):
-        why = f"the old level came back with run {run}"
-        step.ended, step.alert = number, replace(step.alert, state=State.FIXED, why=why)
+        _close(step, State.FIXED, f"the old level came back with run {run}", number)
+        _freeze(step, arrived.between(step.bad, tail[0], kind))
     elif _is_accepted(step, arrived, number, tail):
-        own = step.bad in tail or abs(arrived.values[tail[-1]] - step.after) < course.least_at(tail[-1])
-        why = "the new level is what was accepted" if own else f"what was measured since run {run} is what was accepted"
-        step.ended, step.alert = number, replace(step.alert, state=State.ACCEPTED, why=why)
+        later = (one.start for one in course.series.changes if step.bad < one.start and one.seen <= number)
+        until = min(later, default=len(arrived.kinds))
+        _freeze(step, arrived.between(step.bad, until, kind))
+        accepted = course.accepted_after[number]
+        own = accepted is not None and abs(accepted - step.alert.after) < course.least_against(tail[-1], number)
+        level = "the new level" if own else f"what was measured since run {run}"
+        why = f"{level} is what was accepted"
+        if accepted is not None and not own and course.series.worsening(arrived.values[tail[-1]], accepted) > 0:
+            why = f"{level} is no worse than what was accepted"
+        _close(step, State.ACCEPTED, why, number)
+
+
+def _close(one: _Found, state: State, why: str, number: int) -> None:
+    one.ended, one.alert = number, replace(one.alert, state=state, why=why)
+
+
+def _freeze(step: _Found, level: Sequence[float]) -> None:
+    """Give the alert of ``step`` its levels as they are when it ends: what is measured later is another matter."""
+    after = statistics.median_low(level) if level else step.after
+    step.alert = replace(step.alert, before=step.before, after=after)
 
 
 def _is_back(step: _Found, arrived: _Arrived, number: int, tail: Sequence[int]) -> bool:
     course, kind = arrived.course, arrived.kinds[step.bad]
     if any(arrived.kinds[place] != kind for place in tail):
         return False
-    least = course.least_at(tail[-1]) - _EPSILON
+    least = course.least_at(tail[-1], number) - _EPSILON
     worse = course.series.worsening
     if step.is_quiet:
         return all(worse(step.before, arrived.values[place]) < least for place in tail)
@@ -473,14 +460,14 @@ def _is_back(step: _Found, arrived: _Arrived, number: int, tail: Sequence[int]) 
 
 def _is_accepted(step: _Found, arrived: _Arrived, number: int, tail: Sequence[int]) -> bool:
     course, kinds = arrived.course, {arrived.kinds[place] for place in tail}
-    accepted = course.accepted_at(tail[-1])
+    accepted = course.accepted_after[number]
     if accepted is None or len(kinds) > 1:
         return False
     values, (kind,) = [arrived.values[place] for place in tail], kinds
     if not step.is_quiet and kind == arrived.kinds[step.bad]:
         newest = arrived.between(_latest_change(step, arrived, number), len(arrived.kinds), kind)
         values = [statistics.median(newest)] if len(newest) >= course.confirm else []
-    least, worse = course.least_at(tail[-1]) - _EPSILON, course.series.worsening
+    least, worse = course.least_against(tail[-1], number) - _EPSILON, course.series.worsening
     return bool(values) and all(
         worse(accepted, value) < least and (worse(value, accepted) < least or worse(value, step.after) >= least)
         for value in values
@@ -498,32 +485,37 @@ class _Beyond(_Arrived):
     def __init__(self, course: _Course) -> None:
         super().__init__(course)
         self.kinds_of = course.series.points.kinds
-        places = {kind: place for place, kind in enumerate(self.kinds_of)}
-        self.accepted = {kind: course.accepted_at(place) for kind, place in places.items()}
+        self.accepted: dict[int, float | None] = {}
+        """Place → what its newest run was judged by."""
+        self.beyond: dict[int, bool] = {}
+        """Place → whether it is worse than that by a step that matters, as it was known when it arrived."""
         self.first, self._last = 0, -1
         """The position at which the points at the end begin that are all beyond."""
 
     @property
     def is_ever(self) -> bool:
         """Whether any point can be beyond."""
-        series = self.course.series
+        series, course = self.course.series, self.course
         worst = (max if series.lower_is_better else min)(series.points.values)
-        return any(
-            accepted is not None and series.worsening(accepted, worst) >= least_step(kind[0]) - _EPSILON
-            for kind, accepted in self.accepted.items()
-        )
+        return any(accepted is not None and series.worsening(accepted, worst) > 0 for accepted in course.accepted_by)
+
+    def take(self, number: int) -> None:
+        """Note of the place of arrival ``number`` whether it is worse than what it was judged by."""
+        place, course = self.newest_place, self.course
+        accepted = course.accepted_by[number]
+        self.accepted[place] = accepted
+        least = course.least_against(place, number) - _EPSILON
+        lost = accepted is not None and course.series.worsening(accepted, self.values[place]) >= least
+        self.beyond[place] = lost
 
     def is_beyond(self, place: int) -> bool:
         """Whether a point is worse than what was accepted by a step that matters."""
-        kind = self.kinds_of[place]
-        accepted = self.accepted[kind]
-        least = least_step(kind[0]) - _EPSILON
-        return accepted is not None and self.course.series.worsening(accepted, self.values[place]) >= least
+        return self.beyond[place]
 
     def is_reached(self, count: int, bad: int) -> bool:
         """Whether the last ``count`` points are behind ``bad`` and not beyond what was accepted for them."""
         tail = self.newest(count)
-        known = all(self.accepted[self.kinds_of[place]] is not None for place in tail)
+        known = all(self.accepted[place] is not None for place in tail)
         return len(tail) == count and tail[0] > bad and known and not any(map(self.is_beyond, tail))
 
     def extend(self) -> None:
@@ -543,23 +535,36 @@ class _Beyond(_Arrived):
 
 def _beyond_accepted(course: _Course, steps: Sequence[_Found]) -> list[_Found]:
     """The losses against the accepted result that ``steps`` do not explain: slides, and steps at one commit."""
-    if course.known is None:
+    if not course.is_accepted:
         return []
     arrived = _Beyond(course)
     if not arrived.is_ever:
         return []
     found: list[_Found] = []
     for number in arrived.each():
+        arrived.take(number)
         arrived.extend()
         one = found[-1] if found and found[-1].ended is None else None
         if one is not None and arrived.is_reached(course.confirm, one.bad):
-            run = course.series.points[arrived.newest(course.confirm)[0]].run
-            why = f"what was accepted is reached again since run {run}"
-            one.ended, one.alert = number, replace(one.alert, state=State.FIXED, why=why)
+            _end_beyond(one, arrived, number)
         elif one is None and len(arrived.places) - arrived.first >= course.confirm:
             one = _unexplained(course, arrived, steps, number)
             found += [] if one is None else [one]
     return _without_explained(course, found, steps)
+
+
+def _end_beyond(one: _Found, arrived: _Beyond, number: int) -> None:
+    """End a loss against the accepted result where that is reached: it is back, or something else was accepted."""
+    course, tail = arrived.course, arrived.newest(arrived.course.confirm)
+    run, worse = course.series.points[tail[0]].run, course.series.worsening
+    level = arrived.between(one.bad, tail[0], arrived.kinds[one.bad])
+    accepted = arrived.accepted[tail[-1]]
+    if level:
+        one.alert = replace(one.alert, after=statistics.median_low(level[-_LONG:]))
+    if accepted is not None and worse(one.before, accepted) >= course.least_against(tail[-1], number) - _EPSILON:
+        _close(one, State.ACCEPTED, f"what was measured since run {run} is what was accepted", number)
+    else:
+        _close(one, State.FIXED, f"what was accepted is reached again since run {run}", number)
 
 
 def _unexplained(course: _Course, arrived: _Beyond, steps: Sequence[_Found], number: int) -> _Found | None:
@@ -572,11 +577,18 @@ def _unexplained(course: _Course, arrived: _Beyond, steps: Sequence[_Found], num
     chance = ((sum(earlier) + 1) / (len(earlier) + 2)) ** (len(places) - first) * len(earlier)
     if chance > _BY_CHANCE:
         return None
-    accepted, least = course.accepted_at(bad), course.least_at(bad) - _EPSILON
+    accepted, least = arrived.accepted[bad], course.least_against(bad, number) - _EPSILON
     assert accepted is not None
+    explained = sum(share for _, share in _explaining(course, steps, (accepted, kind), number, arrived))
+    if explained:  # what is lost beyond that began later
+        accepted += explained if series.lower_is_better else -explained
+        far = [series.worsening(accepted, arrived.values[place]) >= least for place in places[first:]]
+        first += next((at + 1 for at in reversed(range(len(far))) if not far[at]), 0)
+        if len(places) - first < course.confirm:
+            return None
+        bad = places[first]
     recent = statistics.median(arrived.values[place] for place in places[-course.confirm :])
-    loss = series.worsening(accepted, recent)
-    lost = loss - sum(share for _, share in _explaining(course, steps, (accepted, loss, kind), number, arrived))
+    lost = series.worsening(accepted, recent)
     if lost < least:
         return None
     just_before = [place for place in places[max(first - course.confirm, 0) : first] if arrived.kinds[place] == kind]
@@ -599,6 +611,9 @@ def _without_explained(course: _Course, found: Sequence[_Found], steps: Sequence
     series, kept = course.series, []
     for one in found:
         loss = series.worsening(one.before, one.after)
+        if one.ended is not None and one.alert.kind is Kind.STEP:
+            kept.append(one)
+            continue
         if one.alert.kind is Kind.STEP:
             near = {change.start: 0 if change.is_quiet else course.confirm for change in series.changes}
             stop = min((start for start in near if start > one.bad + near[start]), default=len(series.points))
@@ -609,7 +624,7 @@ def _without_explained(course: _Course, found: Sequence[_Found], steps: Sequence
             step.seen >= one.seen
             and one.good < step.good + 1 <= one.bad + course.confirm
             and series.worsening(step.before, step.after) >= _ONE_COMMIT * loss
-            and series.worsening(one.before, step.before) < course.least_at(one.bad) - _EPSILON
+            and series.worsening(one.before, step.before) < course.least_at(one.bad, course.last) - _EPSILON
             for step in steps
             if one.is_open(step.seen) and step.alert.kind is Kind.STEP and step.seen <= _NOW
         ):
@@ -617,8 +632,8 @@ def _without_explained(course: _Course, found: Sequence[_Found], steps: Sequence
         if one.ended is None:
             accepted, kind = one.before, series.points.kinds[one.bad][1]
             whole = series.worsening(accepted, _recent(course))
-            lost = whole - sum(share for _, share in _explaining(course, steps, (accepted, whole, kind)))
-            if lost >= course.least_at(one.bad) - _EPSILON:
+            lost = whole - sum(share for _, share in _explaining(course, steps, (accepted, kind), slide=one))
+            if lost >= course.least_at(one.bad, course.last) - _EPSILON:
                 after = accepted + lost if series.lower_is_better else accepted - lost
                 one.alert = replace(one.alert, after=after)
         kept.append(one)
@@ -639,22 +654,26 @@ def _recent(course: _Course) -> float:
 def _explaining(
     course: _Course,
     steps: Iterable[_Found],
-    loss_of: tuple[float, float, str],
+    against: tuple[float, str],
     number: int = _NOW,
     arrived: _Arrived | None = None,
+    *,
+    slide: _Found | None = None,
 ) -> list[tuple[_Found, float]]:
-    """(step, its share of a loss) of those that are not part of a slide at arrival ``number``.
+    """(step, its share of a loss) at arrival ``number`` of those that are not a part of ``slide``.
 
-    Those are large ones, and those with an annotation. What a step lost above the accepted result is no loss to that.
+    Those are the ones before it, large ones, and those with an annotation. What a step lost above the accepted result
+    is no loss to that.
 
     Args:
-        loss_of: (accepted, how much worse than that it is, the samples). arrived: the points then; None: all.
+        against: (accepted, the samples). arrived: the points then; None: all.
     """
-    accepted, loss, kind = loss_of
+    accepted, kind = against
     series, found = course.series, []
     for step in steps:
         is_fixed = step.alert.state is State.FIXED and step.ended is not None and step.ended <= number
-        if step.alert.kind is Kind.SLIDE or step.seen > number or is_fixed:
+        is_later = step.seen > number and not (number == _NOW and step.seen == _NEVER)
+        if step.alert.kind is Kind.SLIDE or is_later or is_fixed:
             continue
         if series.points.kinds[step.bad][1] != kind:
             continue
@@ -664,9 +683,16 @@ def _explaining(
         else:
             level = arrived.between(step.bad, len(arrived.kinds), kind)[:_LONG]
         share = max(series.worsening(begin, statistics.median_low(level or [step.after])), 0.0)
-        if step.alert.state in _RULED or share >= _SMALL_STEP * loss:
+        if step.alert.state in _RULED or slide is None or slide.is_apart(step):
             found.append((step, share))
     return found
+
+
+def _listed(one: _Found, course: _Course) -> Alert:
+    """The alert of ``one``; of a cell that is quarantined since then it is known."""
+    if one.alert.state is not State.DETECTED or one.alert.annotation or not course.is_listed(one.bad):
+        return one.alert
+    return replace(one.alert, state=State.ACKNOWLEDGED, why="the cell is quarantined")
 
 
 def _ruled(alert: Alert, annotations: Sequence[Annotation], related: Collection[str]) -> Alert:
@@ -685,9 +711,9 @@ def _ruled_slide(
     A later step with an alert of its own is not a part of the slide.
     """
     alert, points, worse = found.alert, course.series.points, course.series.worsening
-    least = course.least_at(len(points) - 1) - _EPSILON
+    least = course.least_at(len(points) - 1, course.last) - _EPSILON
     recent, kind = _recent(course), points.kinds[found.bad][1]
-    explaining = _explaining(course, steps, (alert.before, worse(alert.before, recent), kind))
+    explaining = _explaining(course, steps, (alert.before, kind), slide=found)
     for note in reversed(annotations):
         place = course.point_of(note.commit, alert, related)
         if place is not None:
@@ -708,72 +734,3 @@ def _with_ruling(alert: Alert, note: Annotation) -> Alert:
     if alert.state in _ENDED:
         return replace(alert, why=f"{alert.why}; {why}", annotation=note.commit)
     return replace(alert, state=State(note.state.value), why=why, annotation=note.commit)
-
-
-# Alerts → regressions: what one commit changed in many cells is one regression.
-#
-# An alert has a stretch of commits, from the last good measurement to the first bad one. Computers that take turns have
-# different stretches of the same change; the commits that all of them contain are where it happened. Steps are grouped
-# greedily by the end of their stretch, which gives the fewest groups that each share a commit.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Regression:
-    """Alerts with one cause.
-
-    Args:
-        suspects: the commits that all of ``alerts`` suspect, the earliest first; one: it is named. Empty where no
-            commit is known, and of slides.
-        alerts: largest loss first.
-    """
-
-    kind: Kind
-    suspects: tuple[str, ...]
-    alerts: tuple[Alert, ...]
-
-    @property
-    def is_new(self) -> bool:
-        """Whether one of its alerts is new."""
-        return any(alert.is_new for alert in self.alerts)
-
-
-def group_alerts(alerts: Iterable[Alert], commits: Sequence[str]) -> tuple[Regression, ...]:
-    """One regression for each commit and state, in the order of ``commits``; then slides, which are of one cell each.
-
-    Alerts with an annotation and new ones are never in one group. All alerts of a regression share a commit of their
-    stretches, so that an annotation of the commit of one is about all of them.
-
-    Args:
-        commits: the main line that the suspects were named from, the earliest first.
-    """
-    places = {commit: place for place, commit in enumerate(commits)}
-    groups: list[tuple[tuple[str, ...], list[Alert]]] = []
-    apart: dict[tuple[State, object], list[Alert]] = {}  # without a commit to share: slides, and runs outside git
-    everything = list(alerts)
-    for alert in sorted(everything, key=lambda a: max((places.get(c, -1) for c in a.stretch), default=-1)):
-        if not alert.stretch:
-            key = (alert.state, alert.cell if alert.kind is Kind.SLIDE else alert.run)
-            apart.setdefault(key, []).append(alert)
-            continue
-        for place, (shared, members) in enumerate(groups):
-            both = tuple(commit for commit in shared if commit in alert.stretch)
-            if both and _is_same_kind(members[0], alert):
-                groups[place] = both, [*members, alert]
-                break
-        else:
-            groups.append((alert.stretch, [alert]))
-    found = [_regression((), members) for members in apart.values()]
-    found += [_regression(shared, members) for shared, members in groups]
-    return tuple(sorted(found, key=lambda one: one.kind is Kind.SLIDE))
-
-
-def _regression(suspects: tuple[str, ...], alerts: list[Alert]) -> Regression:
-    ordered = sorted(alerts, key=lambda a: (-a.loss, str(a.cell), a.metric, a.environment_class))
-    kind = alerts[0].kind
-    return Regression(kind=kind, suspects=suspects if kind is Kind.STEP else (), alerts=tuple(ordered))
-
-
-def _is_same_kind(one: Alert, other: Alert) -> bool:
-    """Whether both are of one kind and state; slides of one cell, too."""
-    same = one.state is other.state and one.kind is other.kind
-    return same and (one.kind is Kind.STEP or one.cell == other.cell)

@@ -1,12 +1,15 @@
 """A model's baseline: stored fp32 answers and accepted results."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from qbench.judging import Accepted, Cell, Expectation, Repeats, State
 from qbench.metrics import Answers
 from qbench.tracking.calibrations import Calibrations
+
+FLOORS, CALIBRATION = "the floors", "the calibration"
+"""What of a cell, or under a name, could not be read; else it is an environment class."""
 
 KeptAnswers = Mapping[str, Mapping[str, Mapping[str, Answers]]]
 """Slug → environment class → data set → answers."""
@@ -65,6 +68,7 @@ class Baseline:
         calibrations: key of a calibration → value → the accepted (low, high), for all computers.
         kept: slug → environment class → data set → the accepted answers, of the results that name their digests.
         lost: what of it could not be read, a sentence each, where the rest is kept for a new reference; not stored.
+        unread: of that, what a new reference does not make again, as (slug or calibration, what of it); not stored.
     """
 
     model: str
@@ -79,11 +83,26 @@ class Baseline:
     calibrations: Calibrations = field(default_factory=dict)
     kept: KeptAnswers = field(default_factory=dict)
     lost: tuple[str, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
 
     def as_reference_of(self, model: str, own: "Baseline | None") -> "Baseline":
         """This reference for ``model``, a quantized form of this network, with the cells of its ``own`` baseline."""
-        cells, kept = ({}, {}) if own is None else (own.cells, own.kept)
-        return replace(self, model=model, cells=cells, kept=kept, calibrations={})
+        cells, kept, unread = ({}, {}, ()) if own is None else (own.cells, own.kept, own.unread)
+        return replace(self, model=model, cells=cells, kept=kept, calibrations={}, unread=unread)
+
+    def still_unread(self, written: Collection[str]) -> tuple[str, ...]:
+        """What of ``unread`` is gone for good if this baseline is stored after ``written`` were accepted, in words.
+
+        Args:
+            written: the slugs whose results, and with them their floors, were made again.
+        """
+        gone = []
+        for name, what in self.unread:
+            cell = self.cells.get(name)
+            is_made = name in self.calibrations if what == CALIBRATION else cell is not None and what in cell.accepted
+            if not (is_made or (what == FLOORS and name in written)):
+                gone.append(f"{what} of '{name}'")
+        return tuple(gone)
 
     def stale(self, digests: Mapping[str, str], samples: Mapping[str, int] = MappingProxyType({})) -> str:
         """What changed since the reference was made, in words; empty when nothing did.

@@ -15,14 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import DamagedError, StoreError
+from qbench.judging import Accepted, Repeats
 from qbench.metrics import Answers, kept_arrays, kept_digest, restored_answers
 from qbench.storage import (
     ArchiveError,
     TooLargeError,
+    conflict_error,
     current_limits,
+    has_conflict,
     json_text,
     plain,
     read_archive,
+    refuse_newer,
     sync_folder,
     table_from_value,
     too_large,
@@ -30,7 +34,7 @@ from qbench.storage import (
     work_folder,
     write_bytes,
 )
-from qbench.tracking.baseline import AcceptedCell, Baseline, KeptAnswers, StoredData
+from qbench.tracking.baseline import CALIBRATION, FLOORS, AcceptedCell, Baseline, KeptAnswers, StoredData
 from qbench.tracking.calibrations import Calibrations, parsed_range, range_text
 
 # Answers of a baseline on disk: the ``.npz`` files next to its ``.json``, which names each by its digest.
@@ -78,7 +82,7 @@ class AnswersFile:
 
     def stored(self, arrays: Arrays, name: str) -> dict[str, npt.NDArray[Any]]:
         """Those of ``arrays`` that the answer called ``name`` has, by their own names."""
-        before, after = self.pattern.format(array="\n", name=name).split("\n")
+        before, after = (part.format(name=name) for part in self.pattern.split("{array}"))
         own = {key: key.removeprefix(before).removesuffix(after) for key in arrays if _is_between(key, before, after)}
         return {array: arrays[key] for key, array in own.items() if array.isidentifier()}
 
@@ -208,18 +212,27 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def damaged(path: Path, found: str, expected: str) -> DamagedError:
-    """The error of a file of a baseline whose content is damaged."""
+    """The error of a file of a baseline whose content is damaged.
+
+    The command keeps what is there: git stores it in a stash and takes the last committed files.
+    """
     parts = [FP32.suffix, ACCEPTED.suffix]
     stem = next((path.name.removesuffix(end) for end in (*parts, ".json") if path.name.endswith(end)), path.name)
     names = [f"{stem}{end}" for end in (".json", *parts)]
     files = [name for name in names if name == path.name or not name.endswith(ACCEPTED.suffix) or _is_there(path, name)]
-    command = shlex.join(["git", "-C", str(path.parent), "checkout", "HEAD", "--", *files])
+    command = shlex.join(["git", "-C", str(path.parent), "stash", "push", "--", *files])
+    is_json = path.name.endswith(".json")
+    aside = shlex.join(["mv", str(path), f"{path}.damaged"])
+    others = (
+        f"correct the file, or move it aside ({aside}) before the fp32 reference is accepted anew."
+        if is_json
+        else "accept the fp32 reference anew (--qbench-accept-fp32), which keeps the parts that are whole."
+    )
     return DamagedError(
         f"Reading the baseline '{path}'",
         found=found,
         expected=expected,
-        remedy=f"Restore all its files from version control ({command}), or accept the fp32 reference anew "
-        "(--qbench-accept-fp32), which keeps the parts that are whole.",
+        remedy=f"Restore all its files from version control, with today's kept in a stash ({command}), or {others}",
     )
 
 
@@ -285,6 +298,11 @@ def baseline_path(folder: Path, suite: str, model: str) -> Path:
     return folder / suite / f"{model}.json"
 
 
+def parts_of_baseline(path: Path) -> tuple[Path, ...]:
+    """Where the arrays of the baseline at ``path`` are, there or not."""
+    return FP32.path(path), ACCEPTED.path(path)
+
+
 def load_baseline(path: Path) -> Baseline:
     """The baseline at ``path`` with its answers.
 
@@ -302,8 +320,8 @@ def find_baseline(path: Path, *, keep_whole_parts: bool = False) -> Baseline | N
     """The baseline at ``path`` with its answers; None: there is none.
 
     Args:
-        keep_whole_parts: a damaged ``.npz`` file is not an error: its whole parts are returned, and ``Baseline.lost``
-            names the others. For a run that makes the reference anew.
+        keep_whole_parts: a damaged part is not an error: the whole parts are returned, and ``Baseline.lost`` and
+            ``unread`` name the others. For a run that makes the reference anew. A ``.json`` that is no JSON has none.
 
     Raises:
         DamagedError, StoreError: as ``load_baseline``.
@@ -521,23 +539,87 @@ def _calibrations(path: Path, words: Mapping[str, Mapping[str, str]]) -> Calibra
         raise damaged(path, f"a calibrated range in another form ({error})", "two numbers, the lower first") from error
 
 
-def _parsed(path: Path, text: bytes) -> _File:
+def _parsed(path: Path, text: bytes, unread: dict[tuple[str, str], str] | None = None) -> _File:
+    """The ``.json``; what of its cells and calibrations cannot be read goes to ``unread``, with the reason.
+
+    Raises:
+        DamagedError: it is not a baseline; or, without ``unread``, a part of it cannot be read.
+    """
+    if has_conflict(text):
+        raise conflict_error(DamagedError, path)
     try:
         table = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise damaged(path, f"text that is not JSON ({error})", "a baseline file") from error
-    if not isinstance(table, dict) or table.get("format") != FORMAT:
-        found = table.get("format") if isinstance(table, dict) else type(table).__name__
-        raise damaged(path, f"the format {found!r}", f"'{FORMAT}'")
+    if not isinstance(table, dict):
+        raise damaged(path, f"the format '{type(table).__name__}'", f"'{FORMAT}'")
+    refuse_newer(f"Reading the baseline '{path}'", table.get("format"), FORMAT)
+    if table.get("format") != FORMAT:
+        raise damaged(path, f"the format {table.get('format')!r}", f"'{FORMAT}'")
     try:
         return value_of_plain(_File, table)
+    except ValueError as error:
+        if unread is None:
+            raise damaged(path, f"{_unread_names(table)}{error}", "what a baseline holds") from error
+    try:
+        return value_of_plain(_File, _readable(table, unread))
     except ValueError as error:
         raise damaged(path, str(error), "what a baseline holds") from error
 
 
+def _unread_names(table: Mapping[str, Any]) -> str:
+    """``the floors of 'ort-cpu+fp32': ``: what of the cells and calibrations cannot be read; empty: something else."""
+    unread: dict[tuple[str, str], str] = {}
+    _readable(table, unread)
+    return "".join(f"{what} of '{name}': " for name, what in unread)
+
+
+def _readable(table: Mapping[str, Any], unread: dict[tuple[str, str], str]) -> dict[str, Any]:
+    """``table`` without what of its cells and calibrations cannot be read, which goes to ``unread``."""
+
+    def whole(name: str, what: str, kind: Any, value: object) -> bool:  # noqa: ANN401 - a type as msgspec reads it
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            unread[name, what] = str(error)
+            return False
+        return True
+
+    def parts(slug: str, cell: Mapping[str, Any], key: str, kind: Any) -> dict[str, Any]:  # noqa: ANN401
+        held = cell.get(key, {})
+        if not whole(slug, key, dict[str, Any], held):
+            return {}
+        before = "" if key == "accepted" else "the noise in "
+        return {name: one for name, one in held.items() if whole(slug, before + name, kind, one)}
+
+    cells, calibrations = table.get("cells", {}), table.get("calibrations", {})
+    found = dict[str, Any]()
+    for slug, cell in cells.items() if isinstance(cells, dict) else ():
+        if not whole(slug, "everything", dict[str, Any], cell):
+            continue
+        found[slug] = {
+            "accepted": parts(slug, cell, "accepted", Accepted),
+            "noise": parts(slug, cell, "noise", Repeats),
+        }
+        if "floors" in cell and whole(slug, FLOORS, dict[str, int], cell["floors"]):
+            found[slug]["floors"] = cell["floors"]
+        if "former" in cell and whole(slug, "the former classes", tuple[str, ...], cell["former"]):
+            found[slug]["former"] = cell["former"]
+    kept = {
+        key: words
+        for key, words in (calibrations.items() if isinstance(calibrations, dict) else ())
+        if whole(key, CALIBRATION, dict[str, str], words)
+    }
+    whole_cells = found if isinstance(cells, dict) else cells
+    return {**table, "cells": whole_cells, "calibrations": kept if isinstance(calibrations, dict) else calibrations}
+
+
 def _baseline(path: Path, text: bytes, *, keep_whole_parts: bool) -> Baseline:
-    file = _parsed(path, text)
-    lost: list[str] | None = [] if keep_whole_parts else None
+    unread: dict[tuple[str, str], str] | None = {} if keep_whole_parts else None
+    file = _parsed(path, text, unread)
+    lost: list[str] | None = None
+    if unread is not None:
+        lost = [f"Reading '{path}': found {what} of '{name}': {why}" for (name, what), why in unread.items()]
     references = {named: named for named in _named_references(file.data)}
     stored = {named.key: answers for named, answers in _found(path, FP32, references, lost).items()}
     names = {named: where for where, named in _named_kept(file.cells, file.data)}
@@ -558,6 +640,7 @@ def _baseline(path: Path, text: bytes, *, keep_whole_parts: bool) -> Baseline:
         calibrations=_calibrations(path, file.calibrations),
         kept=kept,
         lost=tuple(lost or ()),
+        unread=tuple(unread or ()),
     )
 
 

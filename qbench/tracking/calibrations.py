@@ -87,6 +87,7 @@ def accepted_of(measurement: Measurement, reason: str) -> Accepted:
         arithmetic=_arithmetic(measurement),
         kept={data: kept_digest(unpacked_answers(word)) for data, word in measurement.kept.items()},
         executed_macs=measurement.executed_macs,
+        made=measurement.made,
     )
 
 

@@ -227,6 +227,12 @@ _SHORT = 16
 _BY_CHANCE = 0.02
 """How probable it may be that values of a quiet level are all outliers."""
 
+_OF_MEDIAN = math.sqrt(math.pi / 2)
+"""Standard error of a median of Gaussian values over that of their mean."""
+
+_BEYOND_NOISE = 4.0
+"""Standard errors by which a step exceeds the known noise: it is looked for at every place of a series, every night."""
+
 _MAD = 1.4826
 """Standard deviation of Gaussian noise over its median absolute deviation."""
 
@@ -278,11 +284,16 @@ class Growth:
         self.count = 0
         self._kinds, self._least, self._confirm = kinds, least, confirm
         self._segment = 0
+        self._noise = 0.0
         self._looked, self._center, self._apart = 0, 0.0, 0.0
 
-    def arrive(self, place: int, value: float) -> None:
-        """Take the next value: of a new place, or another one of a known place."""
+    def arrive(self, place: int, value: float, *, noise: float = 0.0) -> None:
+        """Take the next value: of a new place, or another one of a known place.
+
+        ``noise``: the standard deviation of a value by noise alone, as it is known by now.
+        """
         self.count += 1
+        self._noise = noise
         if self.values.get(place) == value:
             return
         is_new = place not in self.values
@@ -309,11 +320,21 @@ class Growth:
         found = _quiet_step(values, least, 1, 1.0)
         if found is not None:
             before, first, rises = found
-            return (places[before], places[first], rises) if len(values) - first < self._confirm else None
+            is_short = len(values) - first < self._confirm
+            return (places[before], places[first], rises) if is_short and self._exceeds(values, first) else None
         levels = find_levels(values, min_effect=least, confirm=self._confirm)
-        if len(levels) < 2 or not levels[-1].provisional:
+        if len(levels) < 2 or not levels[-1].provisional or not self._exceeds(values, levels[-1].start):
             return None
         return places[levels[-2].stop - 1], places[levels[-1].start], levels[-1].value > levels[-2].value
+
+    def _exceeds(self, values: Sequence[float], first: int) -> bool:
+        """Whether the step at ``first`` is more than the known noise of the values on both sides explains."""
+        if not self._noise:
+            return True
+        old, new = values[:first], values[first:]
+        gap = abs(statistics.median(new) - statistics.median(old))
+        error = _OF_MEDIAN * self._noise * math.sqrt(1 / len(old) + 1 / len(new))
+        return gap >= _BEYOND_NOISE * error
 
     def _is_moving(self) -> bool:
         """Whether the last values are all on one side of the level, so that a look at them is worth its time."""
@@ -341,6 +362,8 @@ class Growth:
         quiet = _quiet_step(values, least, self._confirm, _BY_CHANCE)
         found = [(*quiet, False)] if quiet else list(_confirmed_steps(values, least, self._confirm))
         for before, first, rises, is_gradual in found:
+            if not self._exceeds(values, first):
+                continue
             change = Change(
                 before=places[before],
                 start=places[first],

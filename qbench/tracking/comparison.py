@@ -8,12 +8,21 @@ from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 from qbench.errors import IncomparableError
-from qbench.judging import Cell, EnvironmentClass, arithmetic_change, class_change, mcnemar_midp, paired_interval
+from qbench.judging import (
+    Cell,
+    EnvironmentClass,
+    arithmetic_change,
+    class_change,
+    making_changes,
+    mcnemar_midp,
+    paired_interval,
+)
+from qbench.number_text import counted
 from qbench.tracking.record import AXES, CellRecord, MetricRecord, Run
 
 COMPARED_KEYS = (
     *(*AXES, "outcome", "excused", "environment_class", "metrics", "digests"),
-    *("changed", "changed_count", "kept", "stopped"),
+    *("changed", "changed_count", "kept", "stopped", "made", "gates"),
 )
 """What of a ``cell`` line a comparison is made of."""
 
@@ -105,6 +114,7 @@ class Relation(enum.Enum):
 class MetricChange:
     """Hits of one metric old → new (None: not measured there), out of how many in the new run or else the old.
 
+    ``means``: the values of both sides where these are means of runs that differ.
     ``unit`` is that of hits / out_of: ``"%"`` is a share. ``is_distance``: it is how far the answers are from fp32.
     ``references``: the hits of fp32 in both runs, of a metric against labels. ``pairs``: None: not known.
     """
@@ -118,11 +128,24 @@ class MetricChange:
     is_distance: bool = False
     references: tuple[int, int] | None = None
     pairs: Pairs | None = None
+    means: tuple[float | None, float | None] = (None, None)
 
     @property
     def moved(self) -> float | None:
         """The new value less the old, in the unit (a fraction where that is ``%``); None where one is not known."""
-        return None if self.old is None or self.new is None else (self.new - self.old) / self.out_of
+        if self.old is None or self.new is None:
+            return None
+        if self.means == (None, None):
+            return (self.new - self.old) / self.out_of
+        old, new = self.values
+        return (new or 0.0) - (old or 0.0)
+
+    @property
+    def values(self) -> tuple[float | None, float | None]:
+        """The values that are judged, before and after; None: not measured there."""
+        old, new = (None if hits is None else hits / self.out_of for hits in (self.old, self.new))
+        means = self.means
+        return (old if means[0] is None else means[0], new if means[1] is None else means[1])
 
     @property
     def is_worse(self) -> bool:
@@ -135,7 +158,8 @@ class CellChange:
     """One row of a comparison; outcomes are empty where the cell is absent.
 
     ``why`` says why a cell is incomparable, or, where the digests show it, why it changed. ``differs``: what else was
-    exchanged between the runs: the model, the preprocessing, the release of an engine. ``flips``: data set → the least
+    exchanged between the runs: the model, the calibration, the rules of the schema, the samples, the release of an
+    engine. ``other_class``: that of these which is about environment classes. ``flips``: data set → the least
     and the most samples whose best answer differs; absent where it is not known.
     """
 
@@ -146,6 +170,7 @@ class CellChange:
     metrics: tuple[MetricChange, ...] = ()
     why: str = ""
     differs: tuple[str, ...] = ()
+    other_class: str = ""
     flips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -155,13 +180,18 @@ class CellChange:
 
     @property
     def outcome_changed(self) -> bool:
-        """Whether the cell is in both runs and its outcome differs."""
-        return bool(self.old_outcome and self.new_outcome) and self.old_outcome != self.new_outcome
+        """Whether the cell is in both runs and its outcome differs; what a run accepted passes in the next one."""
+        both = self.old_outcome, self.new_outcome
+        return all(both) and len({_PASSES.get(one, one) for one in both}) > 1
 
     @property
     def moved(self) -> tuple[MetricChange, ...]:
         """The metrics whose values changed."""
         return tuple(metric for metric in self.metrics if metric.moved)
+
+
+_PASSES = {"accepted": "passed"}
+"""Outcomes that are one: an accepting run stores the very result that passes after it."""
 
 
 def last_green(runs: Iterable[Run], like: Run) -> Run | None:
@@ -234,6 +264,8 @@ def _change(cell: Cell, old: CellRecord | None, new: CellRecord | None, *, acros
     same = before == after
     moved = any(metric.moved for metric in metrics)  # a distance may, where no prediction does
     relation = Relation.INCOMPARABLE if why else Relation.CHANGED if moved or not same else Relation.SAME
+    if relation is Relation.CHANGED and _is_within_noise(old, new):
+        relation, why = Relation.SAME, "within the noise of an engine that does not repeat its answers"
     differs = tuple(_exchanged(old, new)) if old.is_measured and new.is_measured else ()
     if relation is Relation.CHANGED:
         reasons = [one for one in differs if one.startswith("another ")]
@@ -249,8 +281,35 @@ def _change(cell: Cell, old: CellRecord | None, new: CellRecord | None, *, acros
         metrics=metrics,
         why=why,
         differs=differs,
+        other_class=_class_words(old, new),
         flips={} if relation is Relation.INCOMPARABLE else _flips(old, new),
     )
+
+
+def _is_within_noise(old: CellRecord, new: CellRecord) -> bool:
+    """Whether the engine is known not to repeat its answers, and no metric moved further than its noise explains.
+
+    Of a metric whose noise is not known by size nothing can be said: the others decide.
+    """
+    is_explained = False
+    for name, metric in new.metrics.items():
+        before = old.metrics.get(name)
+        if before is None:
+            return False
+        noises = [one.noise for one in (before, metric) if one.noise is not None]
+        if not noises:
+            if before.value != metric.value:
+                return False
+            continue
+        spread = math.hypot(*(one[0] for one in noises)) * (1 if len(noises) > 1 else math.sqrt(2))
+        if spread and abs(metric.value - before.value) > _NOISE * spread:
+            return False
+        is_explained = is_explained or bool(spread)
+    return is_explained
+
+
+_NOISE = 3.0
+"""Standard deviations by which two results of one cell may differ, as for drift."""
 
 
 def _exchanged(old: CellRecord, new: CellRecord) -> Iterator[str]:
@@ -259,8 +318,44 @@ def _exchanged(old: CellRecord, new: CellRecord) -> Iterator[str]:
         then, now = old.digests.get(key), new.digests.get(key)
         if then and now and then != now:
             yield words
-    if old.environment_class != new.environment_class:
-        yield class_change(*(EnvironmentClass.parse(record.environment_class) for record in (old, new)))
+    for data, now in new.digests_of("data").items():
+        if old.digests_of("data").get(data, now) != now:
+            yield f"other samples or labels of {data}"
+    yield from sources_change(old, new)
+    yield from making_changes(old.made, new.made)
+    yield from _other_rules(old, new)
+    if other := _class_words(old, new):
+        yield other
+
+
+def _class_words(old: CellRecord, new: CellRecord) -> str:
+    """``onnxruntime 1.31.1 → 1.24.1`` of two measured results; empty where both are of one class."""
+    if old.environment_class == new.environment_class or not (old.is_measured and new.is_measured):
+        return ""
+    return class_change(*(EnvironmentClass.parse(record.environment_class) for record in (old, new)))
+
+
+def sources_change(old: CellRecord, new: CellRecord) -> Iterator[str]:
+    """``32 sources → 8 sources`` of the samples of a metric."""
+    for name, metric in new.metrics.items():
+        before = old.metrics.get(name)
+        then, now = (None if one is None or one.clusters is None else one.clusters.sources for one in (before, metric))
+        if then != now and before is not None:
+            texts = (counted(one or count, "source") for one, count in ((then, before.n), (now, metric.n)))
+            yield " → ".join(texts)
+            return
+
+
+def _other_rules(old: CellRecord, new: CellRecord) -> Iterator[str]:
+    """The rules of gates that both have, where their settings differ."""
+    before = {(gate.kind, gate.metric): gate.rule for gate in old.gates if gate.kind in _SET_BY_SUITE}
+    for gate in new.gates:
+        then = before.get((gate.kind, gate.metric), gate.rule)
+        if then != gate.rule:
+            yield f"the rule of {gate.metric}: {then} → {gate.rule}"
+
+
+_SET_BY_SUITE = ("loss", "limit", "equality", "recovery", "rival", "slice", "integer", "executed")
 
 
 def _flips(old: CellRecord, new: CellRecord) -> dict[str, tuple[int, int]]:
@@ -345,6 +440,7 @@ def _metrics(old: CellRecord | None, new: CellRecord | None) -> tuple[MetricChan
                 unit=metric.unit,
                 lower_is_better=metric.lower_is_better,
                 is_distance=metric.is_distance,
+                means=(None if then is None else then.mean, None if now is None else now.mean),
                 references=(then.reference_hits, now.reference_hits)
                 if then is not None and now is not None and now.against_labels
                 else None,

@@ -27,6 +27,7 @@ from qbench.tracking.record import (
     cell_of_line,
     class_of_releases,
     known_record,
+    lacking_lines,
     record_of_line,
     release_of,
 )
@@ -51,6 +52,11 @@ if TYPE_CHECKING:
 # they are needed.
 
 _FAMILY = FORMAT.partition("/")[0] + "/"
+
+_NO_RUN = (
+    "Move it out of the history; if it is a log of lm-eval or Inspect, 'qbench import' writes its answers, which "
+    "'qbench compare' reads."
+)
 
 Keep = Callable[[CellRecord], CellRecord | None]
 """What a reader keeps of a cell; None: nothing."""
@@ -83,7 +89,8 @@ def _parsed(lines: Iterable[bytes], name: str, keep: Keep | None) -> Run:
         if line.strip():
             reading.take(line)
     if not reading.header:
-        raise unreadable(name, f"no 'run' line with its id, suite and start ({_damaged(reading)})")
+        found = f"no 'run' line with its id, suite and start ({_damaged(reading)})"
+        raise unreadable(name, found, remedy=_NO_RUN)
     return Run(
         header=reading.header,
         environment=reading.environment,
@@ -91,6 +98,7 @@ def _parsed(lines: Iterable[bytes], name: str, keep: Keep | None) -> Run:
         findings=tuple(reading.findings),
         notes=tuple(reading.notes),
         complete=reading.complete,
+        ended=reading.ended,
         damaged=reading.damaged,
         notices=tuple(_notices(shown_path(name), reading)),
         path=shown_path(name),
@@ -265,9 +273,15 @@ class _Reading:
     cells: list[CellRecord] = field(default_factory=list)
     findings: list[Mapping[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    complete: bool = False
+    ended: bool = False
     damaged: int = 0
     count: int = 0
+    measured: set[tuple[str, str, str, str]] = field(default_factory=set)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run is whole, by the lines read so far."""
+        return self.ended and not lacking_lines(self.header, len(self.measured))
 
     def take(self, text: bytes) -> None:
         """Add one line; of a type that this qbench does not know, nothing."""
@@ -299,10 +313,11 @@ class _Reading:
         elif kind == "note":
             self.notes.append(str(line.get("text", "")))
         elif kind == "end":
-            self.complete = True
+            self.ended = True
 
     def _take_cell(self, record: CellRecord) -> None:
         self.count += 1
+        self.measured.add((record.model, record.backend, record.schema, record.variant))
         if package := release_of(self.header)[0]:
             merged = class_of_releases(record.environment_class, package)
             record = structs.replace(record, environment_class=merged)

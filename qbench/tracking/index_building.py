@@ -17,6 +17,7 @@ from qbench.tracking.history import disagreement, read_run
 from qbench.tracking.index_queries import generation_of, problems_of
 from qbench.tracking.index_tables import Results, Row, run_rows, storable
 from qbench.tracking.store import run_files, shown_path
+from qbench.working import each_told
 
 _LOCK = 0x7162656E6368
 """PostgreSQL's lock of the writer: an arbitrary number that no other program takes (the letters of qbench)."""
@@ -93,7 +94,7 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
     fates = Counter[str]()
     seen = set()
     files, others = run_files(folder)
-    for path in files:
+    for path in each_told("reading run files", files, "files"):
         name = storable(shown_path(path.relative_to(folder)))
         seen.add(name)
         before = indexed.get(name)

@@ -9,19 +9,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from msgspec import structs
 from sqlalchemy import Connection, Row, Select, bindparam, select
 
-from qbench.judging import Cell
+from qbench.judging import Cell, Outcome
 from qbench.tracking import index_tables as tables
 from qbench.tracking.history import MetricRow, Wanted, data_label
 from qbench.tracking.index_tables import NATURE
 from qbench.tracking.record import AXES, CellRecord, MetricRecord, Run
 from qbench.tracking.shards import in_commit_order, joined_shards, measured_commit, shard_groups, start_order
-from qbench.tracking.trend import CONFIRM, Series, SeriesBuilder, TrendKey, data_of
+from qbench.tracking.trend import CONFIRM, Facts, Series, SeriesBuilder, TrendKey, data_of, facts_of
 
 # Texts are sorted here and not by the database: PostgreSQL sorts by the language of its server.
 
-_SHARED = ("place", "out_of", "reference_hits", "n")
+_SHARED = ("place", "out_of", "reference_hits", "n", "accepted")
 """What the results of one series number have in common besides NATURE."""
 
 _GENERATION = select(tables.state.c.generation)
@@ -87,16 +88,18 @@ def wanted_rows(connection: Connection, wanted: Wanted, runs: Heads) -> list[Met
         for key, row in found.series.items()
     }
     ordered = []
-    for number, run, position, context, hits, losses, gains in found.results:
+    for number, run, position, context, hits, losses, gains, facts_text in found.results:
         of_run = runs.get(run)
         if of_run is None:
             continue
         where, metric, place, out_of, reference, n = series[number]
         outcome, share, label = contexts[context]
         start, facts = of_run
+        mean = json.loads(facts_text)["mean"] if facts_text else None
+        value = hits / out_of if mean is None else mean
         values = (
             *facts, *where, outcome, metric,
-            hits, out_of, hits / out_of, reference, reference / out_of, losses, gains, n, share, label,
+            hits, out_of, value, reference, reference / out_of, losses, gains, n, share, label,
         )  # fmt: skip
         ordered.append((start, position, place, number, values))
     ordered.sort()
@@ -111,7 +114,7 @@ def wanted_runs(connection: Connection, wanted: Wanted, now: datetime.datetime |
     cells: dict[int, dict[int, CellRecord]] = {}
     found = _found(connection, wanted)
     ordered = sorted(found.results, key=lambda row: (row[1], row[2], found.series[row[0]].place))
-    for number, run, position, context, hits, losses, gains in ordered:
+    for number, run, position, context, hits, losses, gains, text in ordered:
         facts = found.series[number]
         record = cells.setdefault(run, {}).get(position)
         if record is None:
@@ -124,7 +127,7 @@ def wanted_runs(connection: Connection, wanted: Wanted, now: datetime.datetime |
                 digests={f"data:{name}": digest for name, digest in data.items()},
                 metrics={},
             )
-        record.metrics[facts.metric] = metric_of(facts, hits=hits, losses=losses, gains=gains)
+        record.metrics[facts.metric] = metric_of(facts, hits=hits, losses=losses, gains=gains, text=text)
     return tuple(
         replace(run, cells=tuple(cells.get(key, {}).values()))
         for key, run in started_runs(connection, now).items()
@@ -132,11 +135,14 @@ def wanted_runs(connection: Connection, wanted: Wanted, now: datetime.datetime |
     )
 
 
-def metric_of(facts: Row[Any], *, hits: int = 0, losses: int = 0, gains: int = 0) -> MetricRecord:
-    """The record of one result, or of no special one, of the series in ``facts``."""
+def metric_of(
+    facts: Row[Any], *, hits: int = 0, losses: int = 0, gains: int = 0, text: str | None = None
+) -> MetricRecord:
+    """The record of one result, or of no special one, of the series in ``facts``; ``text``: what else it has."""
     nature: dict[str, Any] = dict(zip(NATURE, facts[7:11], strict=True))
-    shared = {"n": facts.n, "out_of": facts.out_of, "reference_hits": facts.reference_hits}
-    return MetricRecord(**nature, **shared, hits=hits, losses=losses, gains=gains)
+    shared = {name: getattr(facts, name) for name in ("n", "out_of", "reference_hits", "accepted")}
+    more = json.loads(text) if text else {}
+    return MetricRecord(**nature, **shared, hits=hits, losses=losses, gains=gains, **more)
 
 
 def started_runs(connection: Connection, now: datetime.datetime | None) -> dict[int, Run]:
@@ -235,16 +241,25 @@ def _add_points(
 ) -> None:
     """Put the points of one cell into ``found``, night by night."""
     results = connection.execute(RESULTS_OF, {"series": list(shared)}).all()
+
+    @functools.cache  # most nights repeat the one before
+    def facts_by(number: int, text: str, listed: bool) -> tuple[float | None, Facts]:
+        _, metric, _ = shared[number]
+        known = structs.replace(metric, **json.loads(text)) if text else metric
+        return known.mean, facts_of(known, listed=listed)
+
     kinds: dict[tuple[int, int], int] = {}
     rows = [
-        (nights[run], position, number, context, hits)
-        for number, run, position, context, hits, _, _ in results
+        (nights[run], position, number, context, hits, text or "")
+        for number, run, position, context, hits, _, _, text in results
         if run in nights  # not of a lesser copy
     ]
     rows.sort()
-    for night, _, number, context, hits in rows:
+    for night, _, number, context, hits, text in rows:
         key, metric, out_of = shared[number]
         kind = kinds.get((number, context))
         if kind is None:
             kind = kinds[number, context] = found.kind(out_of, data_of(key[1], contexts[context][2]))
-        found.course(key, metric).points.add(night, kind, hits / out_of)
+        mean, facts = facts_by(number, text, contexts[context][0] == Outcome.QUARANTINED.value)
+        value = hits / out_of if mean is None else mean
+        found.course(key, metric).points.add(night, kind, value, facts=facts)

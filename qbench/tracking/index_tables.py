@@ -13,14 +13,14 @@ from sqlalchemy import BigInteger, Boolean, Column, Connection, Float, Integer, 
 
 from qbench.errors import StoreError
 from qbench.tracking.history import kept_keys, parse_run
-from qbench.tracking.record import AXES, CellRecord
+from qbench.tracking.record import AXES, CellRecord, MetricRecord
 
 # The tables of the index, the same in SQLite and PostgreSQL; everything in them is derived from run files.
 #
 #     run             one row for each file, with its size, time and digest, so that an update reads only new files
 #     detail          its first lines, and what is wrong with it, as JSON; apart, so that rows of run stay short
-#     cell, series    what the nights of one trend share, by number; a trend whose number of samples or reference
-#                     changed has several rows in series
+#     cell, series    what the nights of one trend share, by number; a trend whose number of samples, reference or
+#                     accepted result changed has several rows in series
 #     context         what results of one cell line share, and most lines: outcome, integer share, {data set: digest}
 #     result          one row for each metric of a measured cell line: the position of the line in its run, and the
 #                     counts that may differ every night; as short as possible, because there are millions
@@ -33,10 +33,13 @@ from qbench.tracking.record import AXES, CellRecord
 # and no unique texts: one process writes, in one transaction, and checking a row would take longer than writing it.
 # There are no migrations: another VERSION is another index, and is made anew from the files.
 
-VERSION = 4
+VERSION = 5
 
 NATURE = ("direction", "unit", "against", "proportion")
 """What the numbers of a metric are: columns of a series, and fields of a ``MetricRecord``."""
+
+FACTS = ("mean", "noise")
+"""What a result may have besides its counts: fields of a ``MetricRecord``."""
 
 metadata = MetaData()
 
@@ -99,6 +102,7 @@ series = Table(
     Column("out_of", BigInteger, nullable=False),
     Column("reference_hits", BigInteger, nullable=False),
     Column("n", BigInteger, nullable=False),
+    Column("accepted", BigInteger, nullable=True),
 )
 
 context = Table(
@@ -120,6 +124,7 @@ result = Table(
     Column("hits", BigInteger, nullable=False),
     Column("losses", BigInteger, nullable=False),
     Column("gains", BigInteger, nullable=False),
+    Column("facts", Text, nullable=True),  # JSON: the mean of runs that differ, and the noise, where there is one
     sqlite_with_rowid=False,
 )
 
@@ -182,7 +187,7 @@ class Results:
         self._series = Numbers.read(connection, series)
         self._contexts = Numbers.read(connection, context)
         self._waiting: defaultdict[int, list[Values]] = defaultdict(list)
-        self._last: dict[tuple[int, str], tuple[object, list[tuple[int, int, int, int]]]] = {}
+        self._last: dict[tuple[int, str], tuple[object, list[tuple[int, int, int, int, str | None]]]] = {}
         self.count = 0
 
     def add(self, run: int, records: Iterable[CellRecord]) -> None:
@@ -193,21 +198,21 @@ class Results:
                 continue
             digests = json.dumps(record.digests_of("data"))
             context = self._contexts.number(record.outcome, record.integer_share, digests)
-            for series, hits, losses, gains in counted:
-                self._waiting[series].append((series, run, position, context, hits, losses, gains))
+            for series, *values in counted:
+                self._waiting[series].append((series, run, position, context, *values))
             self.count += len(counted)
 
-    def _counted(self, record: CellRecord) -> list[tuple[int, int, int, int]]:
-        """(series, hits, losses, gains) of the metrics of a cell; most nights repeat the night before."""
+    def _counted(self, record: CellRecord) -> list[tuple[int, int, int, int, str | None]]:
+        """(series, hits, losses, gains, facts) of the metrics of a cell; most nights repeat the night before."""
         cell = self._cells.number(*_axes(record))
         environment, metrics = record.environment_class, record.metrics
         before = self._last.get((cell, environment))
         if before is None or before[0] != metrics:
             counted = []
             for place, (name, one) in enumerate(record.counted()):
-                shared = (*_nature(one), place, one.out_of, one.reference_hits, one.n)
+                shared = (*_nature(one), place, one.out_of, one.reference_hits, one.n, one.accepted)
                 series = self._series.number(cell, name, environment, *shared)
-                counted.append((series, one.hits, one.losses, one.gains))
+                counted.append((series, one.hits, one.losses, one.gains, _facts(one)))
             before = self._last[cell, environment] = metrics, counted
         return before[1]
 
@@ -219,6 +224,12 @@ class Results:
         insert_values(connection, result, list(rows))
         self._waiting.clear()
         self.count = 0
+
+
+def _facts(metric: MetricRecord) -> str | None:
+    """What a result has besides its counts; None of most."""
+    facts = {name: getattr(metric, name) for name in FACTS}
+    return json.dumps(facts) if any(one is not None for one in facts.values()) else None
 
 
 def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[CellRecord, ...]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from qbench.errors import InputError
 from qbench.judging import (
@@ -16,6 +16,7 @@ from qbench.judging import (
     Compared,
     EnvironmentClass,
     Finding,
+    KnownValue,
     Measurement,
     Outcome,
     Repeats,
@@ -61,6 +62,8 @@ _OPTIONAL = (
     "unfetched",
     "excused",
     "tolerance",
+    "made",
+    "ungated",
 )
 """What is written only where it is not empty."""
 
@@ -74,6 +77,8 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
     """One metric of one measured cell in whole numbers: value = hits / out_of.
 
     ``direction``, ``unit`` and ``against`` are the words of the line, for which a newer qbench may have other values.
+    ``accepted``, ``noise``: as of ``KnownValue``. ``mean``: of the runs of the cell that differ, a fraction; no line
+    has it, because ``repeats`` has their counts.
     """
 
     direction: str = ""
@@ -90,11 +95,14 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
     interval: tuple[float, float] | None = None
     clusters: Clusters | None = None
     written_value: float | None = msgspec.field(default=None, name="value")
+    accepted: Whole | None = None
+    noise: tuple[float, float] | None = None
+    mean: float | None = None
 
     @property
     def value(self) -> float:
-        """The score, a fraction."""
-        return self.hits / self.out_of
+        """The score that is judged, a fraction: of several runs that differ the mean."""
+        return self.hits / self.out_of if self.mean is None else self.mean
 
     @property
     def reference_value(self) -> float:
@@ -104,6 +112,8 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def change(self) -> float:
         """The difference from fp32 in the metric's own sense, a fraction: a lower accuracy is negative."""
+        if self.mean is not None:
+            return self.mean - self.reference_value
         return (self.hits - self.reference_hits) / self.out_of
 
     @property
@@ -126,7 +136,8 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
             low, high = paired_interval(self.losses, self.gains, self.n, method="bonett-price")
             if self.lower_is_better:
                 low, high = -high, -low
-        return max(self.reference_value + low, 0.0), min(self.reference_value + high, 1.0)
+        middle = self.reference_value + (0.0 if self.mean is None else self.mean - self.hits / self.out_of)
+        return max(middle + low, 0.0), min(middle + high, 1.0)
 
     @property
     def against_labels(self) -> bool:
@@ -198,6 +209,7 @@ class CellRecord(
         metrics: by name, in the order of the suite; empty: the cell was skipped, or could not be measured.
         refusals: the first of ``refusal_count``. calibrated: key and ranges, packed.
         tolerance: of a score, relative to that of fp32; None where there is no stored fp32, and in older lines.
+        ungated: whether no gate judges its answers, so that it passes whatever they are.
         unfetched: whether a package that it needs could not be had. excused: the option by which a red outcome is not
             counted as a failure of the run.
         left_out: names of the fields whose values have another type than this version knows; not written.
@@ -233,6 +245,7 @@ class CellRecord(
     constant_bytes: Whole | None = None
     weight_macs: float | None = None
     executed_macs: float | None = None
+    made: dict[str, str] = {}
     kept: dict[str, str] = {}
     compared: Compared | None = None
     rewritten: RewriteNote | None = None
@@ -243,7 +256,17 @@ class CellRecord(
     unfetched: bool = False
     excused: str = ""
     tolerance: float | None = None
+    ungated: bool = False
     left_out: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Note the mean of the runs that differ in the metrics that it is judged by."""
+        if self.repeats is None:
+            return
+        for name, counts in self.repeats.metrics.items():
+            metric = self.metrics.get(name)
+            if metric is not None and metric.mean is None and counts.out_of[0] == metric.out_of:
+                self.metrics[name] = structs.replace(metric, mean=float(counts.mean))
 
     @classmethod
     def of(cls, cell: Cell, verdict: Verdict, measurement: Measurement | None) -> "CellRecord":
@@ -264,7 +287,7 @@ class CellRecord(
         }
         if measurement is not None:
             first = measurement.scores[0]
-            table |= {name: getattr(measurement, name) for name in _MEASURED}
+            table |= {name: getattr(measurement, name) for name in _MEASURED} | {"ungated": verdict.ungated}
             table |= {
                 "environment_class": str(measurement.environment),
                 "n": first.n,
@@ -275,6 +298,7 @@ class CellRecord(
                 "metrics": {
                     score.metric: {key: value for key, value in plain(score).items() if key != "metric"}
                     | {"value": score.value}
+                    | _known(score, verdict)
                     for score in measurement.scores
                 },
                 "refusals": measurement.refusals[:_REFUSALS],
@@ -338,7 +362,10 @@ class CellRecord(
             if table[name] is None or table[name] is False or table[name] in ({}, [], ""):
                 del table[name]
         for metric in table["metrics"].values():
-            for name in ("interval", "clusters", "value"):
+            if metric["mean"] is not None:
+                metric["value"] = metric["mean"]
+            del metric["mean"]
+            for name in ("interval", "clusters", "value", "accepted", "noise"):
                 if metric[name] is None:
                     del metric[name]
         return table if self.is_measured else {key: one for key, one in table.items() if key in _NOT_MEASURED}
@@ -375,9 +402,16 @@ class CellRecord(
         )
 
 
+def _known(score: Score, verdict: Verdict) -> dict[str, Any]:
+    """What was known of the metric of ``score``; a result that the run accepts is what is accepted."""
+    known = verdict.known.get(score.metric, KnownValue())
+    accepted = score.hits if verdict.outcome is Outcome.ACCEPTED else known.accepted
+    return {"accepted": accepted, "noise": known.noise}
+
+
 _MEASURED = (
     *("digests", "changed", "changed_count", "ties", "macs", "integer_macs", "weight_macs", "refusals", "seconds"),
-    *("executed_macs", "kept", "compared", "rewritten", "idle_rules", "constant_bytes", "repeats", "stopped"),
+    *("executed_macs", "made", "kept", "compared", "rewritten", "idle_rules", "constant_bytes", "repeats", "stopped"),
 )
 """What a measurement and its record have under one name."""
 
@@ -501,7 +535,9 @@ class Run:
     Args:
         header: the ``run`` line. environment: the ``environment`` line (empty when there is none).
         cells: in file order. findings: the lines of this type in file order. notes: texts.
-        complete: whether the ``end`` line was found.
+        complete: whether the ``end`` line was found, and of a run that was read from a file, a line of each selected
+            cell: an end alone does not make a run whole.
+        ended: whether the ``end`` line was found in the file, whatever else is missing.
         damaged: how many lines could not be read. notices: what a reader should know, such as a newer format.
         path: the file, for messages.
     """
@@ -512,6 +548,7 @@ class Run:
     findings: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     complete: bool = False
+    ended: bool = False
     damaged: int = 0
     notices: tuple[str, ...] = ()
     path: str = ""
@@ -538,11 +575,29 @@ class Run:
         return release_of(self.header)[0]
 
     @property
+    def was_interrupted(self) -> bool:
+        """Whether it stopped before its end; one that ended can lack cells all the same (``absent_cells``)."""
+        return not (self.complete or self.ended)
+
+    @property
     def is_green(self) -> bool:
         """Whether all its gates passed: it ended by itself, over all samples, and no cell of at least one is red."""
-        whole = self.complete and not self.damaged and not self.header.get("limited")
+        whole = self.complete and not self.damaged and not self.header.get("limited") and not absent_cells(self)
         ran = any(cell.outcome != Outcome.UNSUPPORTED.value for cell in self.cells)
         return whole and ran and not any(cell.is_red for cell in self.cells)
+
+
+def absent_cells(run: Run) -> int:
+    """How many of the cells that ``run`` selected have no line; 0 where its header does not count them."""
+    return lacking_lines(
+        run.header, len({(record.model, record.backend, record.schema, record.variant) for record in run.cells})
+    )
+
+
+def lacking_lines(header: Mapping[str, Any], cells: int) -> int:
+    """How many more lines than for ``cells`` cells a run with this ``run`` line needs to be whole."""
+    selected = header.get("selected")
+    return max(0, selected - cells) if type(selected) is int else 0
 
 
 # Findings as they are stored: lines of a run file, after the line of the cell that they are about.

@@ -258,6 +258,7 @@ def joined_run(runs: Sequence[Run]) -> Run:
         findings=tuple(line for run in runs for line in run.findings),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
         complete=all(run.complete for run in runs),
+        ended=all(not run.was_interrupted for run in runs),
         damaged=sum(run.damaged for run in runs),
         notices=tuple(dict.fromkeys(notice for run in runs for notice in run.notices)),
     )

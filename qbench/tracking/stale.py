@@ -6,7 +6,8 @@ from pathlib import Path
 
 from qbench.errors import StoreError
 from qbench.judging import Cell
-from qbench.tracking.baseline import Baseline
+from qbench.storage import sweep_work_folder
+from qbench.tracking.baseline import AcceptedCell, Baseline
 from qbench.tracking.baseline_file import ACCEPTED, FP32, baseline_path, changing_baseline, find_baseline, load_cells
 from qbench.tracking.calibrations import calibration_name, variant_of_key
 
@@ -53,6 +54,7 @@ def find_stale_entries(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple
     Args:
         folder: of baselines. cells: every cell of the suite, whether it is measured now or not.
     """
+    sweep_work_folder(folder / suite)
     slugs: dict[str, set[str]] = {}
     for cell in cells:
         slugs.setdefault(cell.model, set()).add(cell.slug)
@@ -73,6 +75,20 @@ def find_stale_entries(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple
         lost = (calibration_name(key) for key in calibrations if variant_of_key(key) not in variants)
         found += [StaleEntry(suite=suite, model=model, cell=name) for name in lost]
     return tuple(sorted(found))
+
+
+def accepted_cells(folder: Path, suite: str) -> dict[Cell, AcceptedCell]:
+    """What the baselines of ``suite`` in ``folder`` hold for each cell; damaged files are skipped here."""
+    found = {}
+    for model in _stored_models(folder / suite):
+        try:
+            known, _ = load_cells(baseline_path(folder, suite, model))
+        except StoreError:
+            continue
+        for slug, held in known.items():
+            backend, schema, *variant = slug.split("+")
+            found[Cell(suite, model, backend, schema, *variant)] = held
+    return found
 
 
 def _stored_models(folder: Path) -> list[str]:

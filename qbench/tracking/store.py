@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from qbench.errors import StoreError, UnavailableError
+from qbench.errors import InputError, StoreError, UnavailableError
 from qbench.tracking.record import FORMAT
 
 
@@ -138,8 +138,21 @@ class UnkeptStore:
 
 
 def store_of(place: HistoryStore | Path) -> HistoryStore:
-    """The store at ``place``: a path is the folder of run files there."""
-    return FolderStore(place) if isinstance(place, Path) else place
+    """The store at ``place``: a path is the folder of run files there.
+
+    Raises:
+        InputError: neither a path nor a store; a text is the common mistake.
+    """
+    if isinstance(place, Path):
+        return FolderStore(place)
+    if not callable(getattr(place, "runs", None)):
+        raise InputError(
+            "Opening a history",
+            found=f"{place!r:.40}",
+            expected="a pathlib.Path, or a store with the methods of HistoryStore",
+            remedy="Write History(Path(…)), with the folder of run files.",
+        )
+    return place
 
 
 def folder_of(place: HistoryStore | Path, doing: str) -> Path:
@@ -184,13 +197,16 @@ def not_plain(path: Path) -> StoreError:
     return unreadable(path, "something that is not a plain file")
 
 
-def unreadable(name: Path | str, found: str) -> StoreError:
+_COPY_AGAIN = "Move the file out of the history, or copy it again from where it came."
+
+
+def unreadable(name: Path | str, found: str, *, remedy: str = _COPY_AGAIN) -> StoreError:
     """The error of what cannot be read as a run."""
     return StoreError(
         f"Reading the run file '{shown_path(name)}'",
         found=found,
         expected=f"lines of JSON that begin with a 'run' line ({FORMAT})",
-        remedy="Move the file out of the history, or copy it again from where it came.",
+        remedy=remedy,
     )
 
 

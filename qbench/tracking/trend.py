@@ -1,14 +1,15 @@
 """The course of one metric of one cell over commits, cut into levels, and what was accepted for its points."""
 
 import itertools
+import math
 import operator
 import statistics
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import NamedTuple, overload
 
-from qbench.judging import Cell, EnvironmentClass, inherited
+from qbench.judging import Cell, EnvironmentClass, Outcome, inherited
 from qbench.tracking.baseline import Baseline
 from qbench.tracking.change_points import Change, Growth, Level
 from qbench.tracking.record import AXES, MetricRecord, Run
@@ -23,11 +24,14 @@ from qbench.tracking.shards import in_commit_order, joined_shards, measured_comm
 CONFIRM = 3
 """Points that make a level."""
 
-TREND_KEYS = (*AXES, "environment_class", "metrics", "digests")
+TREND_KEYS = (*AXES, "environment_class", "outcome", "metrics", "digests")
 """The fields of a cell that a trend is made of."""
 
 _LEAST_SAMPLES, _LEAST_POINTS = 2, 0.001
-"""The least step that matters: two samples, or a tenth of a point where two samples are less."""
+"""The least step of a share that matters: two samples, or a tenth of a point where two samples are less."""
+
+_LEAST_DECIBELS, _LEAST_PART = 0.1, 0.001
+"""The least step of a value in decibels, and of one in any other unit the part of what it was at first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,18 @@ class Point:
     runs: int = 1
 
 
+class Facts(NamedTuple):
+    """What the record of a point says besides its value.
+
+    ``accepted``: the value that was accepted for it, a fraction; None: nothing was, or an older qbench wrote it.
+    ``noise``: as of ``KnownValue``. ``listed``: whether its cell is quarantined.
+    """
+
+    accepted: float | None = None
+    noise: tuple[float, float] | None = None
+    listed: bool = False
+
+
 Night = tuple[str, str, str, int]
 """Run, its start, the commit that it measured, its place in the order in which runs began."""
 
@@ -57,20 +73,35 @@ class Points(Sequence[Point]):
     commit) and ``kinds`` (out_of, data), which many series share, are found.
     """
 
-    __slots__ = ("_counts", "_kind_of", "_kinds", "_night_of", "_nights", "_source", "values")
+    __slots__ = ("_counts", "_facts", "_kind_of", "_kinds", "_night_of", "_nights", "_source", "values")
 
     def __init__(self, nights: Sequence[Night], kinds: Sequence[tuple[int, str]]) -> None:
         self._nights, self._kinds = nights, kinds
+        self._facts: dict[int, Facts] = {}
+        """Position of a run → its facts; those of a run that repeats the one before it are not stored again."""
         self._night_of, self._kind_of, self._counts = array("l"), array("l"), array("l")
         self._source = self
         self.values = array("d")
 
-    def add(self, night: int, kind: int, value: float, *, runs: int = 1) -> None:
+    def add(self, night: int, kind: int, value: float, *, runs: int = 1, facts: Facts = Facts()) -> None:  # noqa: B008 - of no state
         """Append a point: positions in ``nights`` and ``kinds``, its value (a fraction), how many runs it is of."""
+        if facts != self._last_facts():
+            self._facts[len(self.values)] = facts
         self._night_of.append(night)
         self._kind_of.append(kind)
         self._counts.append(runs)
         self.values.append(value)
+
+    def _last_facts(self) -> Facts:
+        return next(reversed(self._facts.values()), Facts())
+
+    def facts(self) -> list[Facts]:
+        """The facts of each run, in the order in which the runs began: that of ``arrivals``."""
+        order, known, each = self._source.order(), Facts(), []
+        for place in range(len(order)):
+            known = self._facts.get(place, known)
+            each.append(known)
+        return [each[place] for place in sorted(range(len(order)), key=order.__getitem__)]
 
     def collapsed(self) -> "Points":
         """One point for each commit and its samples, the median; a run of no commit stays alone."""
@@ -83,7 +114,7 @@ class Points(Sequence[Point]):
             same = [place for place, _ in group]
             first, value = same[0], statistics.median(self.values[place] for place in same)
             merged.add(self._night_of[first], self._kind_of[first], value, runs=len(same))
-        merged._source = self
+        merged._source, merged._facts = self, self._facts
         return merged
 
     @property
@@ -144,7 +175,7 @@ class Series:
 
     Args:
         lower_is_better: of an error rate. unit: of the values; ``"%"`` ones are shares.
-        is_distance: from fp32, such as SQNR: it shows that something changed, but is not a loss that raises an alert.
+        is_distance: from fp32, such as SQNR.
         breaks: indices of points from which on the samples are others. levels: over all points, in order; the value
             of one is the median of the runs that it covers.
         changes: what was confirmed, by the replay of the runs in the order in which they began.
@@ -190,22 +221,29 @@ def ordered_trends(runs: Iterable[Run], began: Sequence[str] = (), *, confirm: i
         began: the ids of the runs in the order in which they began; empty: the given one.
     """
     found = SeriesBuilder(began)
-    last: dict[tuple[Cell, str], tuple[object, object, list[tuple[Course, float, int]]]] = {}
+    last: dict[tuple[Cell, str], tuple[object, object, bool, list[tuple[Course, float, int, Facts]]]] = {}
     for run in runs:
         night = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
         for record in run.cells:
             cell, name, metrics, digests = record.cell, record.environment_class, record.metrics, record.digests
-            before = last.get((cell, name))
-            if before is None or before[0] != metrics or before[1] != digests:  # most nights repeat the one before
+            before, listed = last.get((cell, name)), record.outcome == Outcome.QUARANTINED.value
+            if before is None or before[:3] != (metrics, digests, listed):  # most nights repeat the one before
                 data = record.digests_of("data")
                 counted = []
                 for metric, one in record.counted():
                     course = found.course((cell, metric, name), one)
-                    counted.append((course, one.value, found.kind(one.out_of, data_of(metric, data))))
-                before = last[cell, name] = metrics, digests, counted
-            for course, value, kind in before[2]:
-                course.points.add(night, kind, value)
+                    kind = found.kind(one.out_of, data_of(metric, data))
+                    counted.append((course, one.value, kind, facts_of(one, listed=listed)))
+                before = last[cell, name] = metrics, digests, listed, counted
+            for course, value, kind, facts in before[3]:
+                course.points.add(night, kind, value, facts=facts)
     return found.series(confirm)
+
+
+def facts_of(metric: MetricRecord, *, listed: bool) -> Facts:
+    """What the record of a ``metric`` says besides its value; ``listed``: whether its cell is quarantined."""
+    accepted = None if metric.accepted is None else metric.accepted / metric.out_of
+    return Facts(accepted, None if metric.noise is None else (metric.noise[0], metric.noise[1]), listed)
 
 
 TrendKey = tuple[Cell, str, str]
@@ -276,7 +314,9 @@ def cut_levels(
     return breaks, levels
 
 
-def _cut(points: Points, confirm: int) -> tuple[tuple[int, ...], tuple[Level, ...], tuple[Change, ...]]:
+def _cut(
+    points: Points, confirm: int, unit: str = "%"
+) -> tuple[tuple[int, ...], tuple[Level, ...], tuple[Change, ...]]:
     """(breaks, levels, changes) of the points of a series."""
     kinds = points.kinds
     breaks = tuple(i for i in range(1, len(kinds)) if kinds[i][1] != kinds[i - 1][1])
@@ -285,9 +325,10 @@ def _cut(points: Points, confirm: int) -> tuple[tuple[int, ...], tuple[Level, ..
     if not points.values or not spread:  # most int8 series never move
         whole = ((start, stop) for start, stop in stretches if start < stop)
         return breaks, tuple(Level(start=a, stop=b, value=points.values[a]) for a, b in whole), ()
-    growth = Growth([data for _, data in kinds], [least_step(count) for count, _ in kinds], confirm)
-    for place, value in points.arrivals():
-        growth.arrive(place, value)
+    least = least_steps(points, unit)
+    growth = Growth([data for _, data in kinds], least, confirm)
+    for (place, value), (noise, _) in zip(points.arrivals(), noise_after(points), strict=True):
+        growth.arrive(place, value, noise=noise)
     possible = growth.provisional()
     starts = {change.start: change.before for change in growth.changes if not change.is_gradual}
     if possible is not None:
@@ -313,9 +354,75 @@ def least_step(out_of: int) -> float:
     return max(_LEAST_SAMPLES / out_of, _LEAST_POINTS)
 
 
+def least_steps(points: Points, unit: str) -> list[float]:
+    """Of each point the least step that is reported, in the ``unit`` of the values (a fraction where that is ``%``)."""
+    if unit == "%":
+        return [least_step(count) for count, _ in points.kinds]
+    if unit == "dB":
+        return [_LEAST_DECIBELS] * len(points)
+    first = next((abs(value) for value in points.values if value), 0.0)
+    return [max(_LEAST_PART * first, _LEAST_SAMPLES / count) for count, _ in points.kinds]
+
+
+# The noise of an engine that is known not to repeat its answers, after each run.
+#
+#     σ = max(√ mean of the variances that the runs measured,  1.5 (1 + 3/m) rms(|d|) / √2)
+#
+# d are the m differences of neighbours on the same samples, without the largest fifth: a change of level makes one
+# large difference, and 1.5 makes up for what is left out of Gaussian ones. Repeats see the noise within a run and not
+# that between nights, and metrics of outputs (dB) are not repeated at all.
+
+_DIFFERENCES = 120
+"""So many of the newest differences are looked at."""
+
+
+def noise_after(points: Points) -> list[tuple[float, float]]:
+    """After each run the standard deviations by noise of a value and of one run; 0 where no noise is known.
+
+    Infinite where a run said that its answers differ between repeats, and too few values show by how much.
+    """
+    facts = points.facts()
+    if not any(one.noise for one in facts):
+        return [(0.0, 0.0)] * len(facts)
+    found: list[tuple[float, float]] = []
+    squares, count = [0.0, 0.0], 0
+    kinds, values = points.kinds, dict[int, float]()
+    differences: list[float] = []
+    before: int | None = None
+    for (place, value), one in zip(points.arrivals(), facts, strict=True):
+        if before is not None and kinds[before][1] == kinds[place][1]:
+            differences.append(abs(value - values[before]))
+        values[place], before = value, place
+        if one.noise is not None:
+            squares = [total + part**2 for total, part in zip(squares, one.noise, strict=True)]
+            count += 1
+        if not count:
+            found.append((0.0, 0.0))
+            continue
+        own, single = (math.sqrt(total / count) for total in squares)
+        seen = _scatter(differences[-_DIFFERENCES:])
+        seen = (0.0 if own else math.inf) if seen is None else seen
+        found.append((max(own, seen), max(single, seen)))
+    return found
+
+
+def _scatter(differences: Sequence[float]) -> float | None:
+    """The standard deviation of values by the differences of neighbours; None: there are too few."""
+    count = len(differences)
+    if count < _FEWEST:
+        return None
+    kept = sorted(differences)[: count - max(1, math.ceil(count / 5))]
+    spread = math.sqrt(sum(one * one for one in kept) / len(kept) / 2)
+    return 1.5 * (1 + 3 / count) * spread
+
+
+_FEWEST = 4
+"""Differences under which nothing is known of a scatter."""
+
+
 def _series(cell: Cell, metric: str, environment_class: str, course: Course, confirm: int) -> Series:
     last, points = course.last, course.points.collapsed()
-    breaks, levels, changes = _cut(points, confirm)
+    breaks, levels, changes = _cut(points, confirm, last.unit)
     return Series(
         cell=cell,
         metric=metric,

@@ -339,6 +339,13 @@ def test_extensions_add_backends_and_names_are_suggested():
         get_backend("ort_cpu")
 
 
+@pytest.mark.parametrize("name", ["nope", "tensorrt", "cuda", "foo"])
+def test_nothing_is_suggested_for_a_name_that_resembles_none(name):
+    with pytest.raises(InputError) as caught:
+        get_backend(name)
+    assert "Did you mean" not in caught.value.remedy
+
+
 def test_every_arithmetic_is_a_backend_and_listing_them_loads_no_numerics():
     wanted = {f"integer-{name}" for name in list_arithmetics()} | {f"partitioned-{name}" for name in list_devices()}
     wanted |= {"torch-fbgemm", "torch-onednn", "torch-qnnpack"}

@@ -115,7 +115,7 @@ def fill_once(tmp_path_factory) -> Callable[[Path, Callable[[], None]], None]:
 @pytest.fixture
 def project(tmp_path, monkeypatch, shapes_package) -> Path:
     """The working folder of a user who has the package and one suite."""
-    from qbench.extension import installed_extensions
+    from qbench.extension import read_entry_points
 
     monkeypatch.syspath_prepend(str(shapes_package))
     monkeypatch.chdir(tmp_path)
@@ -123,9 +123,9 @@ def project(tmp_path, monkeypatch, shapes_package) -> Path:
     monkeypatch.delenv("CI", raising=False)
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "tiny.qbench.toml").write_text(textwrap.dedent(SUITE))
-    installed_extensions.cache_clear()
+    read_entry_points.cache_clear()
     yield tmp_path
-    installed_extensions.cache_clear()
+    read_entry_points.cache_clear()
 
 
 @pytest.fixture

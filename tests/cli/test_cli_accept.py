@@ -155,7 +155,8 @@ def test_what_is_left_over_is_noted_in_the_run(run_file, qbench):
     assert qbench("accept", run_file)[0] == 0
     suite = Path(SUITE)
     suite.write_text(suite.read_text().replace('"ort-cpu", "ort-cpu-noopt"', '"ort-cpu"'))
-    out = qbench("run", SUITE, "--select", "schema=fp32")[1]
+    code, out, err = qbench("run", SUITE, "--select", "schema=fp32")
+    assert code == 0, err
     assert "note: 3 baselines are left over (no such cell in the suite 'tiny'): blobs::ort-cpu-noopt+fp32," in out
     assert "--collect-only --qbench-prune" in " ".join(out.split())
 

@@ -107,7 +107,7 @@ def test_an_interrupted_bisection_goes_on(qbench, releases):
     words = " ".join(err.split())
     assert "another task that has not ended: command: {python} -c " in words
     assert "the task of this command: command: other-check" in words
-    assert f"rm '{notes}'" in words
+    assert f"mv '{notes}'" in words
     assert "PackageTask(" not in words
 
 
@@ -129,7 +129,10 @@ def test_an_interrupted_bisection_goes_on(qbench, releases):
     ],
 )
 def test_what_cannot_be_is_a_sentence(qbench, releases, options, code, words):
-    found, _, err = bisect(qbench, *releases, *options)
+    named = [name for name in ("--good", "--bad") if name in options]
+    ends = {name[2:]: options[options.index(name) + 1] for name in named}
+    rest = options[2 * len(named) :]
+    found, _, err = bisect(qbench, *releases, *rest, **ends)
     assert found == code
     assert words in err
 

@@ -317,3 +317,110 @@ def test_two_names_of_one_run_are_told(qbench, project):
     put(project / "reports/history", a=measured("run-0"))
     code, _, err = qbench("compare", "last-green", "latest")
     assert (code, "are one run, run-0" in err) == (0, True)
+
+
+def test_cells_that_vanished_end_with_4_and_are_named(compared):
+    code, out, err = compared(measured("one", ("m1", "m2", "m3")), measured("two", ("m1",)))
+    assert code == 4
+    assert "2 cells are only in the old run" in err
+    assert "m2::b+s" in out
+    assert compared(measured("one", ("m1",)), measured("two", ("m1", "m2")))[0] == 0, "a new cell is no loss"
+
+
+def test_a_cell_that_lost_its_support_ends_with_4(compared):
+    new = measured("two", ("m1", "m2"))
+    lines = [json.loads(one) for one in new.splitlines()]
+    for one in lines:
+        if one.get("model") == "m2":
+            one["outcome"] = "unsupported"
+            del one["metrics"], one["digests"]
+    code, _, err = compared(measured("one", ("m1", "m2")), "".join(json.dumps(one) + "\n" for one in lines))
+    assert code == 1  # the outcome is another one
+    assert "1 cell is unsupported now" in err
+
+
+def test_selected_cells_without_a_line_end_with_4(compared):
+    counts = '"planned": 2, "selected": 2, "suite"'
+    old, new = (measured(name).replace('"suite"', counts, 1) for name in ("one", "two"))
+    code, _, err = compared(old, new)
+    assert (code, "1 of 2 selected cells" in err) == (4, True)
+
+
+def made_with(text, **made):
+    return text.replace('"outcome": "passed"', f'"outcome": "passed", "made": {json.dumps(made)}')
+
+
+def test_what_changed_between_two_runs_is_one_line_with_the_values_before(compared):
+    old = made_with(measured("one"), calibration="32 samples of 'c'", schema="a1")
+    new = made_with(measured("two", answers="q"), calibration="4 samples of 'c'", schema="b2")
+    code, out, _ = compared(old, new)
+    assert code == 1
+    (line,) = [one for one in out.splitlines() if one.startswith("changed between these runs: ")]
+    assert "calibration: 32 samples of 'c' → 4 samples of 'c' (1 cell)" in line
+    assert "the rules of the schema were edited (1 cell)" in line
+    exchanged = json.loads(compared(old, new, "--json")[1])["exchanged"]
+    assert exchanged == {
+        "calibration: 32 samples of 'c' → 4 samples of 'c'": 1,
+        "the rules of the schema were edited": 1,
+    }
+    assert "changed between" not in compared(old, measured("two", answers="q"))[1], "an older file knows nothing of it"
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (("tolerance 1 % (suite smoke)", "tolerance 2 % (suite smoke)"), "the rule of top1: tolerance 1 %"),
+        (("tolerance 1 % (suite smoke)",) * 2, ""),
+    ],
+)
+def test_a_setting_of_the_suite_that_changed_is_named(compared, rules, words):
+    gates = [[{"kind": "loss", "metric": "top1", "state": "holds", "detail": "", "rule": rule}] for rule in rules]
+    texts = [
+        measured(name, answers=name).replace('"outcome": "passed"', f'"outcome": "passed", "gates": {json.dumps(gate)}')
+        for name, gate in zip(("one", "two"), gates, strict=True)
+    ]
+    out = compared(*texts)[1]
+    assert (words in out) if words else ("changed between" not in out)
+
+
+def test_fewer_sources_are_named(compared):
+    ends = {"interval": [-0.1, 0.1], "shown": [-0.1, 0.1]}
+    clusters = {"sources": 32, "effect": 2.0, **ends, "p": 0.5, "error": 0.1}
+    old = measured("one", top1=TOP1 | {"clusters": clusters})
+    new = measured("two", answers="q", top1=TOP1 | {"clusters": clusters | {"sources": 8}})
+    assert "32 sources → 8 sources" in compared(old, new)[1]
+
+
+def test_what_a_run_accepted_passes_in_the_next_one_and_is_the_same(compared):
+    old = measured("one").replace('"passed"', '"accepted"')
+    code, out, _ = compared(old, measured("two"))
+    assert (code, "1 cells, 0 differ" in out) == (0, True)
+    assert compared(old.replace('"accepted"', '"failed"'), measured("two"))[0] == 1
+
+
+NOISY = {"runs": 3, "differing": {"d": 4}, "flips": {"d": 4}}
+
+
+@pytest.mark.parametrize(("hits", "code"), [(79, 0), (60, 1)])
+def test_a_difference_within_the_noise_of_the_engine_is_none(compared, hits, code):
+    """The mean of three runs is compared, by the noise that each run measured."""
+
+    def noisy(name, first):
+        runs = [first, first + 2, first + 1]
+        counts = {"hits": runs, "out_of": [100] * 3, "pairs": 24, "flips": 4}
+        metric = TOP1 | {"hits": first, "out_of": 100, "n": 100, "noise": [0.01, 0.0173]}
+        text = measured(name, answers=name, top1=metric)
+        repeats = json.dumps(NOISY | {"metrics": {"top1": counts}})
+        return text.replace('"outcome": "passed"', f'"outcome": "passed", "repeats": {repeats}')
+
+    found, out, _ = compared(noisy("one", 80), noisy("two", hits), "--all")
+    assert found == code
+    assert "81.00 % →" in out
+
+
+def test_a_raw_log_of_another_tool_names_the_verb_that_reads_it(tmp_path, monkeypatch, qbench):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "samples_a.jsonl").write_text('{"doc_id": 0, "target": "5", "filtered_resps": ["5"]}\n')
+    code, _, err = qbench("compare", "samples_a.jsonl", "samples_a.jsonl")
+    assert code == 2
+    assert "qbench import" in err

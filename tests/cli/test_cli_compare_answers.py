@@ -219,3 +219,79 @@ def test_every_other_answer_is_counted(before, after, changed, files, qbench):
     files("a.jsonl", [{"id": 0, "answer": before, "label": before}])
     files("b.jsonl", [{"id": 0, "answer": after, "label": before}])
     assert compared(qbench)[1]["changed"] == changed
+
+
+# How the second file is judged is not up to it.
+
+HALF = [one if i % 2 else 0 for i, one in enumerate(BEFORE)]
+ANSWERED = [{"id": i, "answer": i % 7, "label": i % 7} for i in range(60)]
+
+
+def _labelled(changed):
+    return [{**record, **changed(record)} for record in ANSWERED]
+
+
+STATED = {
+    "lower in the second header": (judged(BEFORE), {}, judged(HALF), {"lower": ["acc"]}),
+    "lower in the first header": (judged(BEFORE), {"lower": ["acc"]}, judged(HALF), {}),
+    "against the definition": (
+        judged(BEFORE, name="top1"),
+        {"lower": ["top1"]},
+        judged(HALF, name="top1"),
+        {"lower": ["top1"]},
+    ),
+    "percent against shares": (judged(BEFORE), {}, judged([45.0 * one for one in BEFORE]), {}),
+    "other labels": (ANSWERED, {}, _labelled(lambda r: {"answer": 3, "label": 3}), {}),
+    "one other label": (ANSWERED, {}, _labelled(lambda r: {"label": 9} if r["id"] == 5 else {}), {}),
+    "other labels with metrics": (
+        judged(BEFORE, lambda i: {"answer": 1, "label": 1}),
+        {},
+        judged(BEFORE, lambda i: {"answer": 2, "label": 2}),
+        {},
+    ),
+    "a label as a list": (ANSWERED, {}, _labelled(lambda r: {"label": [r["label"]]}), {}),
+    "empty text": (
+        _labelled(lambda r: {"answer": "x", "label": ""}),
+        {},
+        _labelled(lambda r: {"answer": "", "label": ""}),
+        {},
+    ),
+    "blank text": (
+        _labelled(lambda r: {"answer": "x", "label": " "}),
+        {},
+        _labelled(lambda r: {"answer": " ", "label": " "}),
+        {},
+    ),
+    "empty list": (
+        _labelled(lambda r: {"answer": [1], "label": []}),
+        {},
+        _labelled(lambda r: {"answer": [], "label": []}),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("margin", [(), ("--margin", "0.02")], ids=["differences", "margin"])
+@pytest.mark.parametrize("case", STATED)
+def test_the_file_that_is_judged_does_not_say_how(case, margin, files, qbench):
+    first, head, second, other = STATED[case]
+    files("a.jsonl", first, {**HEADER, **head})
+    files("b.jsonl", second, {**HEADER, **other})
+    code, out, err = qbench("compare", "a.jsonl", "b.jsonl", *margin)
+    assert (code, out) == (2, ""), err
+
+
+@pytest.mark.parametrize("header", [{}, {"lower": ["wer"]}])
+def test_a_metric_that_qbench_defines_has_its_direction(header, files, qbench):
+    files("a.jsonl", judged([i % 7 / 7 for i in range(200)], name="wer"), {**HEADER, **header})
+    files("b.jsonl", judged([i % 7 / 7 + 0.1 for i in range(200)], name="wer"), {**HEADER, **header})
+    code, found, err = compared(qbench, "--margin", "0.02")
+    assert (code, found["scores"][0]["direction"]) == (1, "lower"), err
+
+
+def test_a_label_that_is_no_number_is_refused(files, qbench):
+    for name, label in (("a.npz", 0.5), ("b.npz", np.nan)):
+        np.savez(name, id=np.array(["0", "1"]), answer=np.array([0.5, 0.5]), label=np.array([0.5, label]))
+    code, _, err = qbench("compare", "a.npz", "b.npz")
+    assert code == 2
+    assert "NaN or Inf in 'label'" in err

@@ -53,7 +53,7 @@ def shell(tmp_path, monkeypatch):
     """What a shell offers behind a line, in a folder with a suite."""
     program = tmp_path / "bin" / "qbench"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m qbench "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m qbench "$@"\n')
     program.chmod(0o755)
     (tmp_path / "suites/schemas").mkdir(parents=True)
     (tmp_path / "suites/mine.qbench.toml").write_text(SUITE)

@@ -1,6 +1,7 @@
 """``eval``, ``profile`` and ``quantize`` on files that people bring."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,9 @@ def test_samples_that_share_sources_widen_the_interval_and_say_so(blobs_files, q
     command = ("eval", "net.onnx", "--schema", "w8a8_asym_pc", "--calib", "train.npz", "--data")
     code, out, err = qbench(*command, "grouped.npz?sources=group")
     assert code == 0, err
-    assert f"{n} samples from {n // 20} sources: the interval is that of the sources" in out
+    assert (
+        f"{n} samples from {n // 20} sources: the interval is that of the sources; {n // 20} sources exclude no" in out
+    )
     alone, grouped = (
         json.loads(qbench(*command, data, "--json")[1])["quantized"]["scores"][0]
         for data in ("test.npz", "grouped.npz?sources=group")
@@ -262,3 +265,9 @@ def test_a_machine_that_counts_integers_is_held_against_a_float_engine(blobs_fil
     assert table["backend"] == "integer-gemmlowp"
     assert table["fp32"]["cell"]["backend"] == "ort-cpu"
     assert table["quantized"]["cell"]["backend"] == "integer-gemmlowp"
+
+
+def test_calibrating_on_scored_samples_names_one_of_them(blobs_files, qbench):
+    _, _, err = qbench("eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "test.npz")
+    assert re.search(r"'\w+\[0\]'", err)
+    assert not re.search("[0-9a-f]{64}", err)

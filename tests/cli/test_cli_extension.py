@@ -5,6 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 SUITE = "suites/tiny.qbench.toml"
@@ -14,10 +15,10 @@ HOOK = "conftest:pytest_qbench_extension"
 @pytest.fixture
 def uninstalled(project, shapes_package, monkeypatch):
     """The project with its extension in a conftest.py instead of an installed package."""
-    from qbench.extension import installed_extensions
+    from qbench.extension import read_entry_points
 
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(shapes_package)])
-    installed_extensions.cache_clear()
+    read_entry_points.cache_clear()
     shutil.copy(shapes_package / "qbench_shapes.py", project / "conftest.py")
     with Path("conftest.py").open("a") as file:
         file.write(
@@ -125,3 +126,76 @@ def test_an_installed_one_may_be_named_too(project, qbench):
     code, out, err = qbench("list", "models", "--extension", "qbench_shapes:EXTENSION", "--json")
     assert code == 0, err
     assert [row["name"] for row in json.loads(out)].count("blobs") == 1
+
+
+HEAD = """
+from pathlib import Path
+from qbench import Extension
+from qbench.subjects import model_from_file
+
+def pytest_qbench_extension(config):
+    path = Path(__file__).with_name('net.onnx')
+"""
+MISTAKES = {
+    "a list": "    return Extension(name='mine', models=['net'])",
+    "a value": "    return Extension(name='mine', models={'net': model_from_file(path)})",
+    "a factory with arguments": "    return Extension(name='mine', models={'net': model_from_file})",
+    "no return": "    Extension(name='mine', models={'net': lambda: model_from_file(path)})",
+    "a table": "    return {'net': path}",
+    "an error": "    return 1 // 0",
+    "a missing file": "    return Extension(name='mine', models={'net': model_from_file('nowhere.onnx')})",
+    "a task that is a text": "    model_from_file(path, task='classification')",
+    "an unknown table": "    return Extension(name='mine', model={'net': dict})",
+}
+VERBS = {
+    "list": ("list", "models"),
+    "doctor": ("doctor",),
+    "run": ("run", SUITE),
+    "eval": ("eval", "net", "--data", "val.npz"),
+    "localize": ("localize", "net", "--data", "val.npz", "--schema", "w8a8_asym_pc"),
+    "lint": ("lint", "net", "--schema", "w8a8_asym_pc"),
+    "init": ("init", "there", "--model", "net.onnx", "--data", "val.npz"),
+}
+
+
+@pytest.fixture
+def own_hook(project, qbench, monkeypatch):
+    """Writes conftest.py with the given end of the hook; ``net.onnx`` and data are next to it."""
+    from qbench.subjects.digits import WEIGHTS
+
+    shutil.copy(WEIGHTS, "net.onnx")
+    inputs = np.random.default_rng(1).normal(size=(12, 1, 8, 8)).astype(np.float32)
+    np.savez("val.npz", x=inputs, y=np.arange(12) % 10)
+
+    def write(end):
+        monkeypatch.delitem(sys.modules, "conftest", raising=False)
+        Path("conftest.py").write_text(f"{HEAD}{end}\n")
+
+    yield write
+    sys.modules.pop("conftest", None)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_wrong_hook_is_one_sentence_with_its_file(own_hook, qbench, mistake):
+    for words in VERBS.values():
+        own_hook(MISTAKES[mistake])
+        code, out, err = qbench(*words)
+        assert (code, out, len(err.splitlines())) == (2, "", 1), words
+        assert "conftest.py" in err
+        assert len(err) < 600
+
+
+def test_a_hook_may_build_its_model_itself(own_hook, qbench):
+    own_hook("    net = model_from_file(path)\n    return Extension(name='mine', models={'net': lambda: net})")
+    assert "net " in qbench("list", "models")[1]
+    assert qbench("eval", "net", "--data", "val.npz")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "making", ["model_from_file(path, task='classification')", "1 // 0", "path", "None", "model_from_file('no.onnx')"]
+)
+def test_a_wrong_factory_is_one_sentence(own_hook, qbench, making):
+    own_hook(f"    return Extension(name='mine', models={{'net': lambda: {making}}})")
+    code, out, err = qbench("eval", "net", "--data", "val.npz")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "conftest.py" in err or "'net' of 'mine'" in err

@@ -308,3 +308,31 @@ def test_arrays_in_memory_and_a_file_make_a_model_of_a_suite(two_inputs, tmp_pat
     model = model_from_file("two.onnx", name="mine", data=data)
     assert (model.id, model.task) == ("mine", Classification())
     assert model_from_file("two.onnx", task=WholeOutput()).task == WholeOutput()
+
+
+@pytest.mark.parametrize(
+    ("form", "shared", "verb"), [("folder", 0, "eval"), ("folder", 12, "localize"), ("jsonl", 1, "eval")]
+)
+def test_pictures_that_are_scored_and_calibrated_on_as_other_files_are_noted(folders, qbench, form, shared, verb):
+    scored = sorted(Path("val").rglob("*.png"))
+    for place, path in enumerate(scored):
+        found = Image.open(path if place < shared else Path("cal", *path.parts[1:]))
+        copy = Path("again", path.parts[1], f"copy{place}.bmp")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        found.save(copy)
+    lines = [json.dumps({"path": str(path)}) for path in sorted(Path("again").rglob("*.bmp"))]
+    Path("again.jsonl").write_text("\n".join(lines) + "\n")
+    calibration = "again" if form == "folder" else "again.jsonl"
+    code, _, err = qbench(verb, "tiny.onnx", "--data", f"val{SIZES}", *AXES, f"{calibration}{SIZES}")
+    assert code == 0, err
+    assert (f"{shared} of 12 scored samples" in err) == bool(shared)
+    assert err.count("the content of calibration samples of") == min(shared, 1)
+
+
+@pytest.mark.parametrize(("rows", "distinct"), [(1, "1 distinct content"), (99, "99 distinct contents")])
+def test_rows_that_are_copies_are_noted(two_inputs, qbench, rows, distinct):
+    with np.load("val.npz") as file:
+        np.savez("copies.npz", **{name: array[np.arange(100) % rows] for name, array in file.items()})
+    code, _, err = qbench("eval", "two.onnx", "--data", "copies.npz")
+    assert code == 0, err
+    assert f"100 samples, {distinct} " in err

@@ -332,3 +332,70 @@ def test_show_takes_a_pattern_of_cells(qbench, history):
     assert (code, "digits_cnn" in err) == (2, True)
     assert qbench("history", "index")[0] == 0
     assert len(json.loads(qbench("history", "show", "model*", "--json")[1])) == 2
+
+
+def rewritten(history, pairs, *, newest=1):
+    """Replace texts in the newest run files."""
+    for path in sorted(history.folder.glob("*.jsonl"))[-newest:]:
+        text = path.read_text()
+        for old, new in pairs:
+            text = text.replace(old, new)
+        path.write_text(text)
+
+
+RED = [('"outcome":"passed"', '"outcome":"drifted","headline":"another calibration"')]
+
+
+def test_a_red_cell_is_listed_before_there_is_an_alert(qbench, history):
+    history.nights([356] * 5)
+    rewritten(history, RED)
+    code, out, _ = qbench("history", "check")
+    assert code == 1
+    assert TrendHistory.CELL in out
+    assert "another calibration" in out
+    (red,) = json.loads(qbench("history", "check", "--json")[1])["red"]
+    assert [one["cell"] for one in red["cells"]] == [TrendHistory.CELL]
+    history.nights([356], first=5)
+    assert qbench("history", "check")[0] == 0, "the next night is green"
+
+
+@pytest.mark.parametrize(("state", "code"), [("acknowledged", 0), ("expected", 0), ("fixed", 1)])
+def test_a_red_cell_whose_alert_was_ruled_on_is_quiet(qbench, history, state, code):
+    history.nights([356] * 10 + [340] * 6)
+    rewritten(history, RED)
+    history.annotate(history.hashes[10][:8], state)
+    assert qbench("history", "check")[0] == code
+
+
+def test_cells_without_a_line_or_that_were_lost_end_with_4(qbench, history):
+    history.nights([356] * 4)
+    rewritten(history, [('"suite":"smoke","commit"', '"planned":3,"selected":3,"suite":"smoke","commit"')])
+    code, _, err = qbench("history", "check")
+    assert (code, "2 of 3 selected cells" in err) == (4, True)
+    history.nights([356], first=4)
+    assert qbench("history", "check")[0] == 0
+    rewritten(history, [('"schema":"w8a8_asym_pc"', '"schema":"w8a8_sym_pc"')])
+    code, _, err = qbench("history", "check")
+    assert (code, TrendHistory.CELL in err) == (4, True), "the night before had it"
+
+
+def test_a_night_that_supports_nothing_ends_with_4(qbench, history):
+    history.nights([356] * 4)
+    for path in sorted(history.folder.glob("*.jsonl"))[-1:]:
+        lines = [json.loads(one) for one in path.read_text().splitlines()]
+        for one in lines:
+            if one["type"] == "cell":
+                one["outcome"] = "unsupported"
+                del one["metrics"], one["digests"]
+        path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    code, _, err = qbench("history", "check")
+    assert (code, "unsupported now" in err) == (4, True)
+
+
+def test_a_run_of_a_part_does_not_hide_what_is_red(qbench, history):
+    history.nights([356] * 4)
+    rewritten(history, RED)
+    history.nights([356], first=4)
+    other = [('"suite":"smoke","commit"', '"planned":9,"selected":1,"suite":"smoke","commit"')]
+    rewritten(history, [*other, ('"model":"digits_cnn"', '"model":"other"')])
+    assert qbench("history", "check")[0] == 1

@@ -326,3 +326,19 @@ def test_a_line_has_a_limit(tmp_path, imported, monkeypatch):
     code, err, _ = imported("long.jsonl")
     assert code == 2
     assert "1 MiB in one line" in err
+
+
+@pytest.mark.parametrize("columns", ["id,answer,label,score", "score,label,id,answer"])
+def test_right_and_wrong_are_not_left_out_in_silence(columns, tmp_path, imported, capsys):
+    row = {"id": "a", "answer": "1", "label": "1", "score": "0.5"}
+    (tmp_path / "t.csv").write_text(f"{columns}\n{','.join(row[name] for name in columns.split(','))}\n")
+    assert "metrics (score)" in imported("t.csv")[1]
+    (tmp_path / "t.csv").write_text("id,answer,label\na,1,1\n")
+    assert "metrics (" not in imported("t.csv")[1]
+
+
+def test_the_names_of_columns_are_quoted(tmp_path, imported):
+    (tmp_path / "t.csv").write_text('"id,answer"\n"a,1"\n')
+    code, err, _ = imported("t.csv")
+    assert code == 2
+    assert "found the columns 'id,answer'; expected a column 'id'" in err

@@ -171,7 +171,7 @@ def test_nothing_is_written_over(qbench, folder):
 def test_what_is_there_already_is_kept_where_it_can_be(qbench, folder):
     (folder / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     (folder / ".gitignore").write_text("reports/*\n__pycache__/\n")
-    code, out, _ = qbench("init", "--json")
+    code, out, _ = qbench("init", "--json", "--package", "0.1.0")
     assert code == 0
     first, second = json.loads(out)["notes"]
     assert "pyproject.toml" in first
@@ -199,9 +199,9 @@ def test_the_baselines_and_annotations_are_for_git(qbench, folder):
 
 def test_workflows_are_written_where_github_reads_them(qbench, folder):
     subprocess.run(["git", "init", "-q"], check=True)
-    assert qbench("init", "below")[0] == 0
+    assert qbench("init", "below", "--package", "0.1.0")[0] == 0
     assert not (folder / "below/.github").exists()
-    code, out, _ = qbench("init", "--json")
+    code, out, _ = qbench("init", "--json", "--package", "0.1.0")
     assert code == 0
     assert {f".github/workflows/{name}" for name in ("nightly.yml", "pull-request.yml")} <= set(
         json.loads(out)["written"]

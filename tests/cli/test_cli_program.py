@@ -1,8 +1,11 @@
 """The program around the commands: help, exit codes, one sentence instead of a traceback, light imports."""
 
+import argparse
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -76,6 +79,77 @@ def test_a_mistyped_word_is_named_with_the_nearest(qbench, words, says):
     code, out, err = qbench(*words)
     assert (code, out) == (2, "")
     assert err.endswith(f"{says}\n")
+
+
+def _verbs(parser):
+    """Every verb and action: its parser and the words that lead to it."""
+    actions = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    for name, one in ((name, one) for action in actions for name, one in action.choices.items()):
+        yield from ((f"{name} {words}".strip(), verb) for words, verb in _verbs(one))
+    if not actions:
+        yield "", parser
+
+
+VERBS = dict(_verbs(build_parser()))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_option_with_one_value_is_given_once(capsys, verb):
+    """Of two values the last would be used in silence; a list takes both."""
+    for action in VERBS[verb]._actions:
+        if not action.option_strings or action.nargs == 0:
+            continue
+        option = action.option_strings[-1]
+        words = [option, *[_value_for(action)] * (action.nargs if isinstance(action.nargs, int) else 1)]
+        with contextlib.suppress(SystemExit):
+            VERBS[verb].parse_args([*words, *words])
+        said = f"{option} was given twice" in capsys.readouterr().err
+        assert said == (type(action).__name__ == "_Once"), option
+
+
+def _value_for(action):
+    if action.choices:
+        return next(iter(action.choices))
+    for text in ("1", "0.01", "1/2", "H=2"):
+        with contextlib.suppress(argparse.ArgumentTypeError, ValueError):
+            (action.type or str)(text)
+            return text
+    raise AssertionError(f"no value for {action.option_strings}")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ["eval", "n", "--data", "d", "--backend", "a", "--backend", "b"],
+            "'a' and 'b'; it takes one. Run the command",
+        ),
+        (["eval", "n", "--data", "d", "--metrics", "a", "b"], "--metrics a,b"),
+        (["optimizers", "n", "--limit", "64"], "did you mean '--samples'?"),
+        (["report", "--report", "html,nothing"], "invalid choice: 'nothing'"),
+        (["quantize", "n", "--size", "H=2,W"], "found 'W'"),
+    ],
+)
+def test_several_values_are_never_dropped(qbench, words, says):
+    code, out, err = qbench(*words)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_lists_take_commas_and_repeats():
+    parse = build_parser().parse_args
+    assert parse(["eval", "n", "--data", "d", "--metrics", "a,b", "--metrics", "c"]).metrics == "a,b,c"
+    assert parse(["report", "--report", "html,md", "--report", "png"]).report == ["html", "md", "png"]
+    assert parse(["lint", "n", "--arithmetic", "a,b", "--arithmetic", "c"]).arithmetic == ["a", "b", "c"]
+    assert parse(["report", "--report", "html,md"]).report == ["html", "md"]  # nothing is kept between two parses
+
+
+@pytest.mark.parametrize("option", ["--backend", "--schema"])
+def test_several_names_of_one_option_are_refused_by_their_number(qbench, option):
+    words = ["--data", "digits_test", "--calib", "digits_train"] if option == "--schema" else ["--data", "digits_test"]
+    code, out, err = qbench("eval", "digits_cnn", *words, option, "one,two")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "found the 2 names 'one,two'; expected one" in err
 
 
 def test_help_of_a_verb(qbench):
@@ -172,16 +246,34 @@ def test_a_verb_loads_what_it_uses(small_files, words, unused):
     assert done.stderr.splitlines()[-1] == "0"
 
 
-def test_a_reader_that_goes_away_is_no_error():
-    code = "import sys; from qbench.cli import main; sys.exit(main(['list', 'schemas']))"
+@pytest.mark.parametrize("unbuffered", [None, "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("words", [["list", "schemas"], ["list", "models", "--json"], ["--help"], ["eval", "--help"]])
+def test_a_reader_that_goes_away_is_no_error(words, unbuffered):
+    """Buffered output fails at the last flush, after what standard error gets; unbuffered output at the first line."""
+    code = f"import sys; from qbench.cli import main; sys.exit(main({words}))"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    if unbuffered is not None:
+        environment["PYTHONUNBUFFERED"] = unbuffered
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        assert process.stderr.read() == ""
-    assert process.returncode not in (0, 1)
+        said = process.stderr.read()
+    assert all(line.startswith("qbench: and every other name") for line in said.splitlines()), said
+    swallowed = {0} if "--help" in words else set()  # argparse drops errors of the stream that it writes help to
+    assert process.returncode in {128 + signal.SIGPIPE, *swallowed}
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+@pytest.mark.parametrize("words", [["eval", "--help"], ["init", "--help"], ["list", "schemas"], ["eval", "…"]])
+def test_no_encoding_of_the_terminal_is_an_error(words, encoding):
+    code = f"import sys; from qbench.cli import main; sys.exit(main({words}))"
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, env=environment)
+    assert done.returncode == (2 if words == ["eval", "…"] else 0), done.stderr
+    assert b"Traceback" not in done.stderr
 
 
 def test_public_names_are_those_of_the_rooms():

@@ -1,6 +1,9 @@
 """``qbench quarantine`` writes what a suite then reads, and leaves the rest of the file as it is."""
 
+import concurrent.futures
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -103,3 +106,75 @@ def test_all_missing_keys_of_an_entry_are_named_at_once(project, qbench):
     assert code == 2
     assert f"item 1 ('{CELL}') of 'cell'" in err
     assert "'measured', 'owner', 'expires'" in err
+
+
+def red_run(qbench, *select):
+    path = Path(SUITE)
+    path.write_text(path.read_text().replace("[suite]", "[suite]\nagreement = 1.0", 1))
+    assert qbench("run", SUITE, *select)[0] == 1
+
+
+def test_an_entry_holds_the_values_of_each_cell_and_a_collapse_under_a_pattern_is_red(project, qbench, fill_once):
+    fill_once(project, accept_all)
+    red_run(qbench, "--select", "schema=w8a8_asym_pc backend=ort-cpu")
+    assert qbench("quarantine", "*", *GIVEN)[0] == 0
+    (entry,) = entries()
+    assert set(entry["values"]) == {CELL}
+    assert 0 < entry["values"][CELL]["agreement"] < 1
+    select = ("--select", "schema=w8a8_asym_pc backend=ort-cpu", "--json")
+    code, out, _ = qbench("run", SUITE, *select)
+    assert [one["outcome"] for one in json.loads(out)["cells"]] == ["quarantined"]
+    assert code == 0
+    higher = FILE.read_text().replace(f'"agreement" = {entry["values"][CELL]["agreement"]!r}', '"agreement" = 1.5')
+    FILE.write_text(higher)
+    code, out, _ = qbench("run", SUITE, *select)
+    (cell,) = json.loads(out)["cells"]
+    assert (code, cell["outcome"]) == (1, "failed")
+    assert "worse than listed" in cell["headline"]
+
+
+def test_the_next_command_fills_the_values_of_an_old_entry(project, qbench, fill_once):
+    fill_once(project, accept_all)
+    red_run(qbench, "--select", "schema=w8a8_asym_pc backend=ort-cpu")
+    second = "# about another\n" + WRITTEN.partition("\n")[2]
+    FILE.write_text(
+        WRITTEN.replace("blobs::ort-cpu-noopt+w8a8_asym_pt", CELL).replace('when = "riscv64"\n', "") + "\n" + second
+    )
+    before = entries()
+    code, out, err = qbench("quarantine", CELL, "--json")
+    assert code == 0, err
+    first, other = entries()
+    assert {key: value for key, value in first.items() if key != "values"} == before[0]
+    assert other == before[1]
+    assert "\n\n# about another\n[[cell]]" in FILE.read_text()
+    assert first["values"] == json.loads(out)["entry"]["values"] != {}
+    written = FILE.read_text()
+    code, _, err = qbench("quarantine", CELL)
+    assert code == 2
+    assert "item 1 of the file" in err
+    assert FILE.read_text() == written
+    code, _, err = qbench("quarantine", "blobs::ort-cpu-noopt+w8a8_asym_pc")
+    assert code == 2
+    assert "no --reason" in err
+
+
+@pytest.mark.slow
+def test_entries_of_processes_at_once_are_all_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FILE.parent.mkdir()
+    Path(SUITE).write_text(
+        '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pc"]\n\n[[model]]\nid = "digits_cnn"\n'
+        'data = "digits_test"\ncalibration = { data = "digits_train", count = 8 }\nmetrics = ["top1"]\n'
+    )
+    cells = [f"digits_cnn::*{end}" for end in ("_pc", "pc", "c", "*", "+*", "_asym_pc", "asym_pc", "w8a8_asym_pc")]
+    command = [sys.executable, "-m", "qbench", "quarantine"]
+
+    def listed(cell):
+        words = [*command, f"{SUITE}::{cell}", *GIVEN, "--measured", "x"]
+        return subprocess.run(words, capture_output=True, text=True, check=False)
+
+    with concurrent.futures.ThreadPoolExecutor(len(cells)) as threads:
+        done = list(threads.map(listed, cells))
+    assert [one.returncode for one in done] == [0] * len(cells), [one.stderr for one in done]
+    assert sorted(one["cell"] for one in entries()) == sorted(cells)
+    assert not list(FILE.parent.glob(".qbench*"))

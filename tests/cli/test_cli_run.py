@@ -110,7 +110,7 @@ def test_a_read_only_history_is_found_before_anything_is_measured(accepted, qben
     Path("reports").mkdir(mode=0o555)
     code, _, err = qbench("run", SUITE)
     assert code == 2
-    assert "Make the folder writable" in err
+    assert "expected a writable folder" in err
 
 
 def test_a_history_that_cannot_be_made_is_found_before_anything_is_measured(accepted, qbench):
@@ -341,6 +341,17 @@ def test_doctor_says_what_a_sample_can_decide(accepted, qbench):
     assert top1["margin_samples"] == int(0.02 * top1["fp32_hits"])
     assert top1["sources"] is None
     assert "has too few samples" in suite["undecided"] or top1["settles"] == ""
+
+
+def test_doctor_counts_the_sources_of_the_data_of_today(accepted, qbench):
+    (path,) = Path("baselines").rglob("blobs.json")
+    stored = json.loads(path.read_text())
+    (data,) = [one for one in stored["data"].values() if one["samples"] == 400]
+    data["sources"] = 32
+    path.write_text(json.dumps(stored))
+    (model,) = json.loads(qbench("doctor", SUITE, "--json")[1])["suites"][0]["models"]
+    (top1,) = model["metrics"]
+    assert (top1["n"], top1["sources"], top1["other_data"]) == (400, None, True)
 
 
 def test_doctor_has_the_tolerances_of_metrics_and_cells():

@@ -297,9 +297,10 @@ def test_the_cause_that_lint_knows_is_named(blobs_files, qbench):
 
 
 def test_the_command_that_finds_the_cause_is_named(blobs_files, qbench):
-    _, facts = compared(qbench, *FILES, "--right", "schema=w4a8_sym_pt")
+    _, facts = compared(qbench, *FILES[:-1], "5", "--right", "schema=w4a8_sym_pt", "--calib-count", "9")
     assert facts["next_step"] == (
-        "qbench localize net.onnx --backend ort-cpu --schema w4a8_sym_pt --data test.npz --calib train.npz"
+        "qbench localize net.onnx --backend ort-cpu --schema w4a8_sym_pt --data test.npz --samples 5 "
+        "--calib train.npz --calib-samples 9"
     )
     code, _, err = qbench(*facts["next_step"].split()[1:])
     assert code in (0, 1), err
@@ -328,3 +329,10 @@ def test_not_a_number_equals_nothing_by_a_tolerance():
     right = np.array([1.05, 1.0, np.inf, 0.2, 5.4])
     assert Allowed(0.1, 0.1).equal(left, right).tolist() == [True, False, False, False, True]
     assert not Allowed().equal(left, left).any()
+
+
+@pytest.mark.parametrize("word", ["ort-cpu-noopt", "w8a8_asym_pc", "x y"])
+def test_a_word_without_a_key_is_suggested_with_one(word):
+    with pytest.raises(InputError) as caught:
+        SideText().saying(f"'{word}'")
+    assert f"backend={word}" in caught.value.remedy

@@ -47,13 +47,13 @@ def test_gains_stop_between_units_and_those_that_were_measured_are_kept(graph):
 
 
 def test_causes_stop_between_suspects(graph, monkeypatch):
-    monkeypatch.setattr(localized_graph, "each_gain", lambda *_: (_ for _ in ()))
+    monkeypatch.setattr(localized_graph, "each_gain", lambda *_, **__: (_ for _ in ()))
     assert not graph.name_causes(begun(3.5), 2)
     assert [bool(one.remedy) for one in graph.suspects] == [True, False]
 
 
 def test_gains_that_fail_are_a_note(graph, monkeypatch):
-    def broken(*_):
+    def broken(*_, **__):
         yield next(iter(graph._examination.units.by_value)), 1.5
         raise ValueError("shapes that nobody foresaw")
 

@@ -548,3 +548,41 @@ def test_pins_in_metadata_are_checked(text):
     value.metadata_props["qbench.pinned"] = text
     with pytest.raises(InputError, match=r"qbench\.pinned"):
         pin_of(value)
+
+
+HALF = 1 << 27
+"""Numbers of float32 in 512 MiB."""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "factor"),
+    [
+        pytest.param(f"n = Constant <value = int64[1] {{{8 * HALF}}}> () big = ConstantOfShape (n)", 4, id="not read"),
+        pytest.param(f"n = Constant <value = int64[1] {{{3 * HALF}}}> () big = Expand (one, n)", 2, id="Expand"),
+        pytest.param(f"n = Constant <value = int64[1] {{{3 * HALF}}}> () big = Tile (one, n)", 2, id="Tile"),
+        pytest.param(
+            f"n = Constant <value = int64[1] {{{HALF}}}> () a = ConstantOfShape (n) b = Relu (a)"
+            " c = ConstantOfShape (n) d = ConstantOfShape (n)",
+            2,
+            id="three that are small alone",
+        ),
+    ],
+)
+def test_what_a_graph_makes_out_of_constants_has_a_limit(tmp_path, nodes, factor):
+    text = f"""<ir_version: 10, opset_import: ["" : 21]>
+    net (float[N, 3] x) => (float[N, 3] y) <float[1] one = {{1}}, bool yes = {{1}}> {{ {nodes} y = Relu (x) }}"""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    with pytest.raises(InputError, match=f"--size-limits {factor} "):
+        load_model(path)
+    with limits_times(factor):
+        assert load_model(path).graph.name == "net"
+
+
+def test_what_a_graph_makes_of_its_input_is_not_a_constant(tmp_path):
+    text = f"""<ir_version: 10, opset_import: ["" : 21]>
+    net (float[1] x) => (float[{3 * HALF}] y) {{
+        n = Constant <value = int64[1] {{{3 * HALF}}}> () y = Expand (x, n) }}"""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    assert load_model(path).graph.name == "net"

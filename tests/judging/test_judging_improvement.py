@@ -1,9 +1,12 @@
 """Better than accepted by more than the tolerance: told as such, with the command for it, and still red."""
 
+import dataclasses
+
 import pytest
-from judged_numbers import agreement, expected, judged, measured, per, top1
+from judged_numbers import accepted_of, agreement, expected, judged, measured, per, top1
 
 from qbench.judging import Outcome
+from qbench.metrics import Against
 
 BEFORE = measured(top1(760), per(100), agreement(470))
 
@@ -31,3 +34,34 @@ def test_when(scores, is_improved):
     assert ("--qbench-accept=improved" in found.remedy) is is_improved
     assert found.remedy.startswith("qbench compare last-green latest; then ")
     assert found.outcome.is_red
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "is_improved"),
+    [
+        ({"calibration": "32 samples of 'c'"}, {"calibration": "4 samples of 'c'"}, False),
+        ({"schema": "a"}, {"schema": "b"}, False),
+        ({"schema": "a"}, {"schema": "a"}, True),
+        ({}, {"schema": "b"}, True),  # an older qbench accepted it
+    ],
+)
+def test_a_result_of_another_calibration_or_schema_is_no_improvement(then, now, is_improved):
+    before = dataclasses.replace(BEFORE, made=then)
+    accepted = dataclasses.replace(accepted_of(before), made=then)
+    after = measured(top1(764), per(100), agreement(470), predictions="p2", made=now)
+    found = judged(after, expected(after, accepted={str(after.environment): accepted}))
+    assert found.outcome is Outcome.DRIFTED
+    assert found.headline.startswith("improved: ") is is_improved
+    for key in then.keys() & now.keys():
+        words = "the rules of the schema were edited" if key == "schema" else f"{then[key]} → {now[key]}"
+        assert (words in found.headline) == (then[key] != now[key])
+
+
+def test_a_drift_in_decibels_is_written_in_decibels():
+    sqnr = dataclasses.replace(
+        top1(42_700, n=1000, reference=0, metric="sqnr"), against=Against.REFERENCE, unit="dB", proportion=False
+    )
+    after = measured(top1(760), dataclasses.replace(sqnr, hits=14_000), predictions="p2")
+    accepted = accepted_of(measured(top1(760), sqnr))
+    found = judged(after, expected(after, accepted={str(after.environment): accepted}))
+    assert "sqnr 42.7 → 14 dB" in found.headline

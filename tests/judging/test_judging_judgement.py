@@ -2,10 +2,24 @@
 
 import dataclasses
 import datetime
+import math
 import re
 
 import pytest
-from judged_numbers import ELSEWHERE, HERE, NODE, TODAY, accepted_of, agreement, expected, judged, measured, per, top1
+from judged_numbers import (
+    ELSEWHERE,
+    HERE,
+    NODE,
+    TODAY,
+    accepted_of,
+    agreement,
+    expected,
+    judged,
+    measured,
+    per,
+    sqnr,
+    top1,
+)
 
 from qbench.judging import (
     THEN,
@@ -18,10 +32,12 @@ from qbench.judging import (
     Rules,
     State,
     Tolerance,
+    approved,
     retrained_gate,
 )
-from qbench.judging.verdict import LONGEST
+from qbench.judging.verdict import LONGEST, UNGATED
 from qbench.number_text import distance_text, settled
+from qbench.tracking import CellRecord
 
 NAMED = "mobilenet_v2::ort-cpu+w8a8_asym_pc"
 MODEL = NODE.rpartition("::")[0]
@@ -396,7 +412,7 @@ def test_a_gain_is_no_negative_drop():
 def test_nothing_accepted_yet_is_no_notice_of_a_listed_cell():
     unknown = expected(measured(), accepted={}, cell_known=False)
     assert judged(measured(), unknown).notices == ("nothing accepted yet",)
-    listed = judged(measured(top1(700)), unknown, quarantine=entry())
+    listed = judged(measured(top1(700)), unknown, quarantine=entry(values={NAMED: {top1(700).metric: 0.7}}))
     assert listed.notices == ("'mobilenet_v2::*' is listed as 77.8 → 70.7: per-tensor weights (kernels, 2026-12-31)",)
 
 
@@ -407,3 +423,75 @@ def test_a_reason_is_in_the_headline_where_all_of_it_fits(reason, end):
     now = measured(top1(700), predictions="p2")
     headline = judged(now, quarantine=entry(reason=reason)).headline
     assert headline == judged(now).headline + end
+
+
+# A listed cell is held to its listed values.
+
+OF_CELL = {NAMED: {top1(700).metric: 0.7}}
+OF_ANOTHER = {"mobilenet_v2::ort-cpu+other": {top1(700).metric: 0.7}}
+
+
+@pytest.mark.parametrize(
+    ("hits", "values", "outcome"),
+    [
+        (700, OF_CELL, Outcome.QUARANTINED),
+        (690, OF_CELL, Outcome.QUARANTINED),  # within 2 % of the samples
+        (680, OF_CELL, Outcome.QUARANTINED),
+        (679, OF_CELL, Outcome.FAILED),
+        (90, OF_CELL, Outcome.FAILED),
+        (720, OF_CELL, Outcome.QUARANTINED),  # better, and still bad
+        (90, {}, Outcome.QUARANTINED),  # of an older qbench: any fall
+        (700, OF_ANOTHER, Outcome.FAILED),  # the pattern lists another cell
+        (90, {NAMED: {"no such metric": 0.7}}, Outcome.QUARANTINED),
+    ],
+)
+@pytest.mark.parametrize("pattern", [NAMED, "*", "mobilenet_v2::*"])
+def test_a_listed_cell_may_not_fall_further(hits, values, outcome, pattern):
+    verdict = judged(measured(top1(hits)), quarantine=entry(cell=pattern, values=values))
+    assert verdict.outcome is outcome
+    listed = [gate for gate in verdict.gates if gate.kind == "listed"]
+    assert bool(listed) is (outcome is Outcome.FAILED and values == OF_CELL)
+    if not values:
+        assert "any fall passes" in verdict.notices[-1]
+    if listed:
+        assert listed[0].limit == pytest.approx(0.68)
+
+
+def test_a_listed_cell_may_fall_by_its_tolerance():
+    wide = Tolerance(0.2)
+    assert judged(measured(top1(560)), tolerance=wide, quarantine=entry(values=OF_CELL)).outcome is Outcome.QUARANTINED
+    assert judged(measured(top1(540)), tolerance=wide, quarantine=entry(values=OF_CELL)).outcome is Outcome.FAILED
+
+
+def test_a_listed_value_is_a_finite_number():
+    with pytest.raises(ValueError, match="no finite number"):
+        entry(values={NAMED: {"top1": math.nan}})
+
+
+@pytest.mark.parametrize(
+    ("scores", "changes", "rules", "is_ungated"),
+    [
+        ((top1(760),), {}, {}, False),  # a margin, and the accepted result
+        ((sqnr(20.0),), {}, {}, False),  # the accepted result alone
+        ((sqnr(20.0),), {"accepted": {}}, {}, True),
+        ((agreement(470),), {"accepted": {}, "floors": {}}, {"agreement": 0.9}, False),
+        ((agreement(0),), {"accepted": {}, "floors": {}}, {"agreement": 0.0}, True),
+        ((top1(5, n=5, reference=5), agreement(0, n=5)), {"accepted": {}, "floors": {}}, {"agreement": 0.0}, True),
+    ],
+)
+def test_a_cell_that_any_answers_would_pass_says_so(scores, changes, rules, is_ungated):
+    now = measured(*scores)
+    known = Rules(rule="suite smoke", agreement_rule="suite smoke", **rules)
+    verdict = judged(now, expected(now, **({"floors": {}} | changes)), rules=known)
+    assert verdict.outcome is Outcome.PASSED
+    assert verdict.ungated is is_ungated
+    assert any(UNGATED in one for one in verdict.notices) is is_ungated
+    record = CellRecord.of(now.cell, verdict, now)
+    assert record.line().get("ungated", False) is is_ungated
+
+
+def test_a_cell_without_a_gate_says_so_when_it_is_accepted():
+    now = measured(sqnr(20.0))
+    verdict = judged(now, expected(now, accepted={}, floors={}, cell_known=False))
+    assert verdict.outcome is Outcome.MISSING
+    assert (approved(verdict).outcome, approved(verdict).notices) == (Outcome.ACCEPTED, (UNGATED,))

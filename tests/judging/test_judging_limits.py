@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from judged_numbers import measured, top1
 
-from qbench.judging import Expectation, GateState, Limit, Rules, Tolerance
+from qbench.judging import Floors, GateState, Limit, Rules, Tolerance
 from qbench.judging.loss import judge_score, limit_gate, loss_gate
 from qbench.judging.verdict import breach, move
 from qbench.metrics import Against, Direction, Score
@@ -28,7 +28,7 @@ NATS = dataclasses.replace(DB, metric="kl", direction=Direction.LOWER, unit="nat
 
 
 def test_a_distance_is_shown_where_nothing_limits_it():
-    gate = judge_score(DB, Tolerance(), Rules(), Expectation(floors={"sqnr": 128_000}))
+    gate = judge_score(DB, Tolerance(), Rules(), Floors(stored={"sqnr": 128_000}))
     assert (gate.state, gate.limit, gate.detail) == (GateState.SHOWN, None, "sqnr 20 dB over 128 samples")
 
 
@@ -42,7 +42,7 @@ def test_a_distance_is_shown_where_nothing_limits_it():
     ],
 )
 def test_a_limit_is_exact_on_the_side_of_its_metric(score, limit, state):
-    gate = judge_score(score, Tolerance(), Rules(limits={score.metric: Limit(limit, "model m")}), Expectation())
+    gate = judge_score(score, Tolerance(), Rules(limits={score.metric: Limit(limit, "model m")}), Floors())
     assert (gate.state, gate.kind, gate.limit) == (state, "limit", limit)
 
 

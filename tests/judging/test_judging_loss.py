@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from judged_numbers import agreement, expected, judged, measured, per, top1
 
 from qbench.judging import (
+    Accepted,
     DecisionRule,
+    EnvironmentClass,
     Evidence,
     GateState,
     Outcome,
@@ -19,6 +21,7 @@ from qbench.judging import (
     least_agreement,
     margin_evidence,
 )
+from qbench.judging.expectation import Floors
 from qbench.judging.loss import floor_gate, loss_gate
 from qbench.metrics import Clusters, Direction
 
@@ -151,6 +154,11 @@ def test_least_agreement_is_the_ceiling(percent, n):
     assert least_agreement(percent / 100, n) == math.ceil(Fraction(percent, 100) * n)
 
 
+def floors(least):
+    """The floor of the class at hand; None: nothing was accepted."""
+    return Floors(stored={} if least is None else {"agreement@photo_crops": least})
+
+
 @pytest.mark.parametrize(
     ("hits", "accepted", "state"),
     [
@@ -162,21 +170,23 @@ def test_least_agreement_is_the_ceiling(percent, n):
     ],
 )
 def test_floors(hits, accepted, state):
-    assert floor_gate(agreement(hits), RULES, accepted).state is state
+    assert floor_gate(agreement(hits), RULES, floors(accepted)).state is state
 
 
 def test_a_floor_says_what_its_samples_were_drawn_from():
     ends = {"interval": (-0.2, 0.0), "shown": (-0.2, 0.0), "p": 0.1, "error": 0.02}
     crops = dataclasses.replace(agreement(470), clusters=Clusters(sources=20, effect=5.0, **ends))
-    gate = floor_gate(crops, RULES, 460)
+    gate = floor_gate(crops, RULES, floors(460))
     assert "30 differ from fp32 in 500 samples from 20 sources" in gate.detail
-    assert gate.state is floor_gate(agreement(470), RULES, 460).state
+    assert gate.state is floor_gate(agreement(470), RULES, floors(460)).state
 
 
 def test_a_floor_names_where_it_was_set():
-    assert floor_gate(agreement(470), RULES, 460).rule == "accepted floor (baseline)"
-    assert floor_gate(agreement(470), RULES, 300).rule == "agreement 85 % (suite smoke)"
-    assert "470/500 = 94.00 %, floor 460/500 = 92.00 %; 30 differ" in floor_gate(agreement(470), RULES, 460).detail
+    assert floor_gate(agreement(470), RULES, floors(460)).rule == "accepted floor (baseline)"
+    assert floor_gate(agreement(470), RULES, floors(300)).rule == "agreement 85 % (suite smoke)"
+    assert (
+        "470/500 = 94.00 %, floor 460/500 = 92.00 %; 30 differ" in floor_gate(agreement(470), RULES, floors(460)).detail
+    )
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])
@@ -193,3 +203,38 @@ def test_the_least_margin_is_named_where_it_decides():
     assert gate.rule == "least margin 0.50 pp (metric per)"
     assert "rise 0.40 pp, least margin 0.50 pp (metric per); " in gate.detail
     assert loss_gate(per(108, 2000, 100, least=0.005), Tolerance(0.2, "default")).rule == "tolerance 20 % (default)"
+
+
+HERE, THERE = (EnvironmentClass.parse(f"{processor}+engine-1.0") for processor in ("x64-avx512-vnni", "x64-avx2"))
+
+
+def chance(fewer, before):
+    """One-sided mid-p of ``fewer`` misses against ``before``, each as likely on either side: an exact sum."""
+    total = fewer + before
+    upper = sum(math.comb(total, k) for k in range(fewer + 1, total + 1))
+    return Fraction(2 * upper + math.comb(total, fewer), 2 ** (total + 1))
+
+
+@given(st.integers(1, 300), st.data())
+def test_a_floor_of_another_class_admits_what_chance_explains_and_no_more(n, data):
+    hits = data.draw(st.integers(0, n))
+    accepted = {str(THERE): Accepted(metrics={"agreement": hits}, predictions={})}
+    there = Floors.on({"agreement": hits}, accepted, THERE, ())
+    here = Floors.on({"agreement": hits}, accepted, HERE, ())
+    least = here.least("agreement", n)
+    assert there.least("agreement", n) == hits
+    assert least <= hits
+    assert least == hits or chance(n - least, n - hits) >= Fraction(1, 20) - Fraction(1, 10**9)
+    assert least == 0 or chance(n - least + 1, n - hits) < Fraction(1, 20) + Fraction(1, 10**9)
+
+
+def test_a_collapse_in_a_new_class_is_under_the_floor_of_another():
+    """168 of 200 agreed on the other class: 162 is chance, one in ten is not; a class with a result keeps its floor."""
+    accepted = {str(THERE): Accepted(metrics={"agreement": 168}, predictions={})}
+    new = Floors.on({"agreement": 164}, accepted, HERE, ())
+    assert new.least("agreement", 200) <= 162
+    assert new.least("agreement", 200) > 150
+    assert "another class" in new.rule("agreement")
+    equivalent = Floors.on({"agreement": 164}, accepted, HERE, (("x64-avx512-vnni", "x64-avx2"),))
+    assert equivalent.least("agreement", 200) == 164
+    assert Floors.on({}, accepted, HERE, ()).least("agreement", 200) is None

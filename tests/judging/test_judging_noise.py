@@ -286,3 +286,48 @@ def test_a_share_changes_by_no_more_than_all_of_it(direction):
     ]
     assert beyond == [direction is Direction.LOWER] * 4
     assert ("detect a drop of 100.00 pp" in gate.detail) is (direction is Direction.HIGHER)
+
+
+def test_the_mean_that_is_judged_is_the_number_of_the_record_and_of_the_headline():
+    """Three runs, 757 + 760 + 763: the first one is neither shown nor judged."""
+    from qbench.reporting.view import read_cell
+    from qbench.tracking import CellRecord, cell_of_line, record_of_line
+
+    noisy = repeats_of(757, 760, 763, pairs=40, flips=40)
+    now = measured(top1(757, losses=4, gains=1), agreement(480), repeats=noisy)
+    verdict = judged(now)
+    record = CellRecord.of(now.cell, verdict, now)
+    again = record_of_line(record.line())
+    assert cell_of_line(record.line()) == now.cell
+    for one in (record, again):
+        assert one.metrics["top1"].value == pytest.approx(0.76)
+        assert one.metrics["top1"].worse == pytest.approx(0.0)
+        assert one.metrics["top1"].hits == 757
+        assert read_cell(one).lead.excess == pytest.approx(-0.0038, abs=2e-4)
+    assert record.line()["metrics"]["top1"]["value"] == pytest.approx(0.76)
+    assert "76.00 % (mean of 3 runs)" in verdict.headline
+    low, high = record.metrics["top1"].noise
+    assert 0 < low < high
+    assert record.metrics["top1"].accepted == 757, "what was accepted when it was judged"
+    assert record.metrics["agreement@photo_crops"].noise == (0.0, 0.0), "noisy, by how much is not known"
+
+
+def test_an_accepting_run_records_what_it_accepts():
+    from qbench.tracking import CellRecord
+
+    now = measured(top1(750, losses=10), agreement(480), predictions="p2")
+    verdict = judged(now, expected(now, accepted={str(HERE): accepted_of(measured())}))
+    assert CellRecord.of(now.cell, verdict, now).metrics["top1"].accepted == 760
+    verdict = dataclasses.replace(verdict, outcome=Outcome.ACCEPTED)
+    assert CellRecord.of(now.cell, verdict, now).metrics["top1"].accepted == 750
+
+
+def test_samples_unlike_fp32_within_noise_are_not_said_to_be_accepted():
+    noisy = repeats_of(760, 757, 762, pairs=40, flips=40)
+    before = measured(top1(760), agreement(480), schema="fp32")
+    accepted = {str(HERE): accepted_of(before)}
+    for predictions, words in (("p1", "this was accepted"), ("p2", "within what 3 runs of the same code differ")):
+        now = measured(top1(757, losses=4, gains=1), agreement(480), schema="fp32", predictions=predictions)
+        now = dataclasses.replace(now, repeats=noisy)
+        gates = judged(now, expected(now, accepted=accepted)).gates
+        assert words in next(gate for gate in gates if gate.kind == "reference").detail

@@ -7,12 +7,13 @@ from statistics import NormalDist
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest, false_discovery_control, t
+from scipy.stats import binom, binomtest, false_discovery_control
 from statsmodels.stats.multitest import multipletests
 
 from qbench.judging import benjamini_hochberg, changed_share, detectable_drop, loss_midp, mcnemar_midp, samples_needed
-from qbench.judging.power import DataPower, decidable_drop, open_sentence, whole_effect
+from qbench.judging.power import DataPower, decidable_drop, excluded_text, open_sentence
 from qbench.judging.statistics import detectable_by_spread, samples_by_spread, spread_of
+from qbench.metrics import Gathering
 
 
 @pytest.mark.parametrize(
@@ -118,35 +119,46 @@ def test_what_samples_tell_from_chance_follows_the_table_of_sample_sizes():
     # n for a margin of 0.5 pp at 0.5, 1, 2 and 5 % of flips, one-sided 5 %, 80 % power
     for n, flips in ((1237, 0.005), (2474, 0.01), (4947, 0.02), (12366, 0.05)):
         assert decidable_drop(n, flips) == pytest.approx(0.005, rel=1e-3)
-        assert decidable_drop(3 * n, flips, effect=3.0) == pytest.approx(0.005, rel=1e-3)
+        # of so many sources hardly one that changes as a whole is missed, and Tango's variance is that of flips alone
+        many = Gathering(3.0, 1e9, 1e9)
+        assert decidable_drop(30_000 * n, flips, many) == pytest.approx(0.00005, rel=0.01)
 
 
-def test_samples_that_change_together_count_as_their_sources_and_few_sources_as_fewer():
-    assert whole_effect(500, 500) == 1
-    assert whole_effect(500, 1) == 500
-    point = t.ppf(0.95, 19) / NormalDist().inv_cdf(0.95)
-    assert whole_effect(500, 20) == pytest.approx(25 * point**2, rel=1e-9)
+@pytest.mark.parametrize("sources", [4, 20, 300])
+def test_before_a_run_the_sources_alone_say_what_can_be_told(sources):
+    power = DataPower(model="m", metric="top1", n=25 * sources, sources=sources, margin=0.02)
+    never_met = 1 - 0.05 ** (1 / sources)
+    assert never_met < power.tells <= 1
+    assert power.needed >= 25 * math.log(0.05) / math.log(0.98)
+    assert power.is_open is (power.needed > power.n)
+
+
+def test_what_sources_exclude_is_what_they_would_have_met():
+    assert excluded_text(20) == "20 sources exclude no loss under 13.91 pp, and 1 pp takes 299"
+    assert excluded_text(299) == "299 sources exclude no loss under 1.00 pp"
+    assert 0.99**299 < 0.05 < 0.99**298
+
+
+def test_one_source_tells_nothing():
+    assert DataPower(model="m", metric="top1", n=500, sources=1, margin=0.5).tells == 1.0
 
 
 @settings(max_examples=30)
 @given(st.integers(2, 2000), st.floats(0.001, 0.5), st.integers(2, 40))
 def test_so_many_sources_more_do_settle_the_margin(sources, margin, size):
-    n = sources * size
-    power = DataPower(model="m", metric="top1", n=n, sources=sources, effect=whole_effect(n, sources), margin=margin)
+    power = DataPower(model="m", metric="top1", n=sources * size, sources=sources, margin=margin)
     if not power.is_open:
         assert power.more_text == ""
         return
     more = int(power.more_text.partition(" more source")[0].replace(",", ""))
     for added, is_open in ((more, False), (more - 1, True)):
-        n = (sources + added) * size
-        effect = whole_effect(n, sources + added)
-        assert replace(power, n=n, sources=sources + added, effect=effect).is_open is is_open
+        assert replace(power, n=(sources + added) * size, sources=sources + added).is_open is is_open
 
 
 def test_a_suite_says_once_which_models_cannot_decide_their_own_rule():
     enough = DataPower(model="big", metric="top1", n=50_000, margin=0.01)
     exact = DataPower(model="exact", metric="top1", n=50, margin=0.0)  # the first flip counts: nothing to settle
-    few = DataPower(model="voices", metric="top1", n=200, sources=4, effect=50.0, margin=0.02)
+    few = DataPower(model="voices", metric="top1", n=200, sources=4, margin=0.02)
     less = replace(few, metric="top5", margin=0.03)
     rate = DataPower(model="words", metric="wer", n=110, margin=0.001, error=0.004)
     assert open_sentence([enough, exact]) == ""

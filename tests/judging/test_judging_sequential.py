@@ -23,6 +23,7 @@ from qbench.judging import (
     StopRule,
     Tolerance,
 )
+from qbench.judging.expectation import Floors
 from qbench.judging.loss import floor_gate, loss_gate
 from qbench.judging.sequential import EARLY
 from qbench.judging.statistics import Decision
@@ -53,10 +54,10 @@ def test_what_is_decided_exactly_is_so_however_the_others_end(counts, tolerance,
 def test_a_floor_is_decided_when_no_end_is_on_its_other_side(same, other, left, share):
     if not same + other:
         return
-    rule = StopRule(tolerance=Tolerance(), rules=Rules(agreement=round(share, 3)), floors={})
+    rule = StopRule(tolerance=Tolerance(), rules=Rules(agreement=round(share, 3)), floors=Floors())
     score = agreement(same, same + other)
     n = same + other + left
-    ends = {floor_gate(agreement(same + more, n), rule.rules, None).state for more in range(left + 1)}
+    ends = {floor_gate(agreement(same + more, n), rule.rules, Floors()).state for more in range(left + 1)}
     remaining = Remaining(n=n, reference_hits=n, losable=left, gainable=0)
     assert rule.decided(score, remaining) == (ends.pop() if len(ends) == 1 else None)
 
@@ -165,7 +166,9 @@ def test_counts_are_misjudged_early_in_few_of_the_orders(lost, won, most):
 
 def test_what_decides_a_gate_is_tested():
     remaining = Remaining(n=1000, reference_hits=760, losable=500, gainable=200)
-    rule = StopRule(tolerance=Tolerance(0.01), rules=Rules(agreement=0.9), floors={"agreement@photo_crops": 970})
+    rule = StopRule(
+        tolerance=Tolerance(0.01), rules=Rules(agreement=0.9), floors=Floors(stored={"agreement@photo_crops": 970})
+    )
     counts = rule.test(top1(200, 300, 250), remaining, sources=1000, largest=1)
     assert isinstance(counts, CountTest)
     counts.add([(-1, 1)] * 60)

@@ -14,10 +14,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import qbench
-from qbench.judging import Evidence, changed_share, mcnemar_midp
-from qbench.judging.statistics import shown_by, sources_for
-from qbench.metrics import AnswerKind, Answers, get_metric, paired_interval, score, slice_scores
-from qbench.metrics.clusters import clustered, design_effect, flip_midp, student_quantile, variance_between
+from qbench.judging import Evidence, mcnemar_midp
+from qbench.judging.statistics import changed_share, settles, shown_by, sources_for
+from qbench.metrics import (
+    AnswerKind,
+    Answers,
+    get_metric,
+    paired_interval,
+    score,
+    slice_scores,
+    source_interval,
+    source_p,
+)
+from qbench.metrics.clusters import clustered, flip_midp, gathering, student_quantile, variance_between
 
 
 def top1(now, before, sources):
@@ -82,8 +91,8 @@ SOURCES = st.lists(
 )
 
 
-def slow_effect(sources):
-    """The design effect and the degrees of freedom, one source at a time."""
+def slow_gathering(sources):
+    """The design effect, the degrees of freedom and the number of equal sources, one source at a time."""
     count, n = len(sources), sum(size for size, _, _ in sources)
     change = Fraction(sum(gained - lost for _, lost, gained in sources), n)
     whole = Fraction(sum(size**2 for size, _, _ in sources), n)
@@ -91,23 +100,149 @@ def slow_effect(sources):
     within = changed - n * change**2
     effect = whole
     if within:
-        between = sum((gained - lost - size * change) ** 2 for size, lost, gained in sources)
-        seen = max(Fraction(1), Fraction(count, count - 1) * between / within)
-        unmet = 8 * seen / changed
-        effect = (changed + unmet * whole) / (changed / seen + unmet)
+        far = [(gained - lost - size * change) ** 2 for size, lost, gained in sources]
+        between = Fraction(count, count - 1) * sum(far)
+        most, fewest = max(
+            (one, -lost - gained) for one, (_, lost, gained) in zip(far, sources, strict=True) if lost + gained
+        )
+        effect = max(Fraction(1), between / within, (between + 8 * most) / (within - 8 * fewest))
     alike = min(Fraction(1), (effect - 1) / (whole - 1)) if whole > 1 else Fraction(0)
     variances = [size * (1 + (size - 1) * alike) for size, _, _ in sources]
-    return effect, max(sum(variances) ** 2 / sum(v**2 for v in variances) - 1, Fraction(1, 2))
+    freedom = max(sum(variances) ** 2 / sum(v**2 for v in variances) - 1, Fraction(1, 2))
+    return float(effect), float(freedom), float(n / whole)
+
+
+def found_in(sources):
+    changes, numbers = changes_of(*sources)
+    sizes, sums, changed = (np.bincount(numbers, weights=one) for one in (np.ones(len(changes)), changes, abs(changes)))
+    return gathering(sizes, sums, changed)
+
+
+@settings(max_examples=60)
+@given(SOURCES)
+def test_the_design_effect_is_that_of_a_slow_count(sources):
+    found = found_in(sources)
+    assert (found.effect, found.freedom, found.equal) == pytest.approx(slow_gathering(sources), rel=1e-9)
+
+
+def slow_tango(losses, gains, n, change):
+    """Tango's statistic, its share of losses by a search for the most probable one."""
+    low, high = max(0.0, -change), min(1.0, (1 - change) / 2 if change > -1 else 1.0)
+
+    def slope(share):  # of the logarithm of the chance of these counts
+        rest = 1 - 2 * share - change
+        terms = ((losses, share, 1), (gains, share + change, 1), (n - losses - gains, rest, -2))
+        return sum(sign * count / max(part, 1e-300) for count, part, sign in terms if count)
+
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    return (gains - losses - n * change) / math.sqrt(max(n * (2 * low + change * (1 - change)), 1e-300))
+
+
+def slow_p(losses, gains, n, change, sources):
+    """The largest p of a share that was not met, in steps, and of the rest by Tango's statistic and scipy's t."""
+    effect, freedom, equal = slow_gathering(sources)
+    middle = (gains - losses) / n
+    farthest = min(1.0, abs(middle - change))
+    chances = [(1 - farthest) ** equal if farthest < 1 else 0.0]
+    for step in range(80):
+        unmet = farthest * step / 80
+        rest = change + math.copysign(unmet, middle - change)
+        distance = abs(slow_tango(losses, gains, n, rest)) / math.sqrt(effect)
+        chances.append((1 - unmet) ** equal * float(scipy.stats.t.sf(distance, freedom)))
+    return max(chances)
+
+
+@settings(max_examples=20)
+@given(SOURCES, st.sampled_from([0.8, 0.9, 0.95]))
+def test_the_ends_of_the_interval_are_where_a_slow_count_finds_the_error(sources, confidence):
+    changes, _ = changes_of(*sources)
+    counts = int((changes < 0).sum()), int((changes > 0).sum()), len(changes)
+    ends = source_interval(*counts, found_in(sources), confidence=confidence)
+    for end in ends:
+        if -1 < end < 1:
+            assert slow_p(*counts, end, sources) == pytest.approx((1 - confidence) / 2, rel=0.02)
+            assert source_p(*counts, end, found_in(sources)) == pytest.approx((1 - confidence) / 2, rel=0.02)
+
+
+@settings(max_examples=40)
+@given(SOURCES, st.randoms(use_true_random=False))
+def test_the_order_and_the_names_of_sources_and_samples_say_nothing(sources, random):
+    changes, numbers = changes_of(*sources)
+    places = list(range(len(changes)))
+    random.shuffle(places)
+    names = [f"photo {(7 * number + 3) % 101}" for number in numbers]
+    found = qbench.change_interval(changes, [str(one) for one in numbers])
+    again = qbench.change_interval(changes[places], [names[place] for place in places])
+    assert again == pytest.approx(found, abs=1e-9)
 
 
 @settings(max_examples=40)
 @given(SOURCES)
-def test_the_design_effect_is_that_of_a_slow_count(sources):
+def test_no_interval_excludes_what_sources_that_were_not_met_may_do(sources):
     changes, numbers = changes_of(*sources)
-    sizes = np.array([float(n) for n, _, _ in sources])
-    sums = np.bincount(numbers, weights=changes)
-    found = design_effect(sizes, sums, int(np.abs(changes).sum()))
-    assert found == pytest.approx([float(one) for one in slow_effect(sources)], rel=1e-9)
+    found = clustered(changes, numbers)
+    middle = changes.mean()
+    for error, (low, high) in ((0.05, found.interval), (0.025, found.shown)):
+        unmet = 1 - error ** (len(changes) ** -2 * float((np.bincount(numbers) ** 2).sum()))
+        assert low <= max(-1.0, middle - unmet) + 1e-9
+        assert high >= min(1.0, middle + unmet) - 1e-9
+
+
+@settings(max_examples=40)
+@given(st.integers(2, 12), st.integers(1, 20), st.integers(0, 12), st.integers(2, 4))
+def test_sources_that_are_merged_with_their_like_prove_no_more(count, size, lost, times):
+    """Each of ``count`` sources in so many parts of the same changes, or in one."""
+    lost = min(lost, size)
+    apart = [(size, lost, 0)] * times + [(size, 0, 0)] * times * count
+    together = [(size * times, lost * times, 0)] + [(size * times, 0, 0)] * count
+    narrow, wide = (clustered(*changes_of(*one)).interval for one in (apart, together))
+    assert wide[0] <= narrow[0] + 1e-9
+    assert wide[1] >= narrow[1] - 1e-9
+
+
+@settings(max_examples=40)
+@given(st.integers(3, 60), st.integers(1, 20), st.integers(0, 8))
+def test_one_more_source_that_is_lost_as_a_whole_proves_a_greater_loss(count, size, lost):
+    lost = min(lost, count - 1)
+    less, more = (
+        clustered(*changes_of(*[(size, size, 0)] * k, *[(size, 0, 0)] * (count - k))).interval for k in (lost, lost + 1)
+    )
+    assert more[0] <= less[0] + 1e-9
+    assert more[1] <= less[1] + 1e-9
+
+
+def drawn(rng, sizes, losing, gaining, correlation, whole):
+    """Sums and changed samples of sources whose losses gather and whose gains do not."""
+    if whole:
+        together = rng.random(len(sizes)) < correlation
+        lost = np.where(together, sizes * (rng.random(len(sizes)) < losing), rng.binomial(sizes, losing))
+    else:
+        scale = 1 / correlation - 1
+        lost = rng.binomial(sizes, rng.beta(losing * scale, (1 - losing) * scale, len(sizes)))
+    gained = rng.binomial(sizes - lost, gaining)
+    return lost, gained
+
+
+FEW_LARGE = np.array([267] * 10 + [7] * 190)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "correlation", "whole"),
+    [(FEW_LARGE, 0.1, False), (np.full(100, 30), 0.3, True), (np.full(300, 20), 0.3, True)],
+    ids=["few large", "100 whole", "300 whole"],
+)
+def test_a_loss_of_the_margin_is_rarely_passed(sizes, correlation, whole):
+    """A loss of 2 points, and a margin of 2: 13 to 33 % would pass by the design effect alone."""
+    rng, trials, passed = np.random.default_rng(8), 200, 0
+    for _ in range(trials):
+        lost, gained = drawn(rng, sizes, 0.03, 0.01, correlation, whole)
+        found = gathering(sizes.astype(float), (gained - lost).astype(float), (gained + lost).astype(float))
+        counts = int(lost.sum()), int(gained.sum()), int(sizes.sum())
+        is_less = counts[0] - counts[1] < 0.02 * counts[2]
+        passed += is_less and source_p(*counts, -0.02, found) < 0.05
+    assert passed / trials <= 0.06
 
 
 @settings(max_examples=40)
@@ -125,10 +260,11 @@ def test_intervals_mirror_and_are_wider_than_without_sources(sources):
 
 
 def test_equal_sources_have_as_many_degrees_of_freedom_as_there_are_but_one():
-    for sums in ([0.0] * 20, [-4.0, 3.0] + [0.0] * 18):
-        effect, freedom = design_effect(np.full(20, 25.0), np.array(sums), int(np.abs(sums).sum()))
-        assert freedom == pytest.approx(19)
-        assert 10 < effect <= 25
+    for sources in ([(25, 0, 0)] * 20, [(25, 4, 0), (25, 0, 3)] + [(25, 0, 0)] * 18):
+        found = found_in(sources)
+        assert found.freedom == pytest.approx(19)
+        assert found.equal == pytest.approx(20)
+        assert 3 < found.effect <= 25
 
 
 def test_the_effect_that_many_changed_sources_show_is_taken():
@@ -139,11 +275,13 @@ def test_the_effect_that_many_changed_sources_show_is_taken():
     assert clustered(alike, np.arange(20_000) // 20).effect == pytest.approx(20, rel=0.02)
 
 
-def test_no_change_in_any_source_shows_as_much_as_one_sample_of_each():
-    found = clustered(*changes_of(*[(25, 0, 0)] * 20))
-    t = scipy.stats.t.ppf(0.95, 19)
-    assert found.interval == pytest.approx((-t * t / (20 + t * t), t * t / (20 + t * t)), rel=1e-9)
-    assert (found.sources, found.p) == (20, 1.0)
+@pytest.mark.parametrize("sources", [10, 20, 300])
+def test_no_change_in_any_source_shows_as_much_as_sources_that_were_not_met(sources):
+    found = clustered(*changes_of(*[(25, 0, 0)] * sources))
+    unmet = 1 - 0.05 ** (1 / sources)
+    assert found.interval == pytest.approx((-unmet, unmet), rel=1e-9)
+    assert (found.sources, found.p) == (sources, 1.0)
+    assert (found.gathering.effect, found.gathering.equal) == (25, sources)
 
 
 def test_one_source_proves_nothing():
@@ -186,24 +324,23 @@ def test_as_many_more_sources_like_these_as_are_named_do_decide(size, lost, gain
     for times in {times for times in (1, 2, 4, 8, 16) if times * len(counts) >= wanted}:
         # the same sources again have the same averages
         assert shown_by(of_pairs(counts, times), margin).evidence is not Evidence.INCONCLUSIVE
-    several = [times for times in (2, 4, 8, 16) if times * len(counts) < wanted]
-    for times in several:
-        again = of_pairs(counts, times)
-        share, apart = changed_share(found.losses, found.gains, found.n), margin - again.drop / again.n
-        proven = again.n / again.clusters.effect * apart**2 / share > 6.1826
-        assert shown_by(again, margin).evidence is Evidence.INCONCLUSIVE or not proven
+    assert not settles_at(found, margin, wanted - 1) or wanted == len(counts) + 1
 
 
-def test_forty_sources_with_four_gains_need_more_than_one_source_more():
-    found = of_pairs([(50, 0, 1)] * 4 + [(50, 0, 0)] * 36, 1)
-    shown = shown_by(found, 0.0188)
-    wanted = sources_for(found, shown.deciding)
-    assert wanted > 41
-    for sources in (41, wanted - 1, wanted):
-        evidence = shown_by(
-            of_pairs([(50, 0, 1)] * (sources // 10) + [(50, 0, 0)] * (sources - sources // 10), 1), 0.0188
-        )
-        assert (evidence.evidence is Evidence.PASS) == (sources == wanted)
+def settles_at(found, margin, sources):
+    times = sources / found.clusters.sources
+    share = changed_share(found.losses, found.gains, found.n)
+    return settles(share, found.drop / found.n, margin, found.n * times, found.clusters.gathering.of_more(times))
+
+
+def test_a_margin_takes_as_many_sources_as_would_have_shown_one_that_is_lost():
+    found = of_pairs([(25, 0, 0)] * 20, 1)
+    shown = shown_by(found, 0.02)
+    assert shown.evidence is Evidence.INCONCLUSIVE
+    wanted = sources_for(found, shown.needed)
+    assert wanted >= math.log(0.05) / math.log(0.98)  # 149, of which none was lost
+    text = shown.text(found)
+    assert f"the margin needs {wanted - 20} more sources without a loss" in text
 
 
 @settings(max_examples=40)

@@ -5,7 +5,7 @@ uint8 activations, symmetric int8 weights, biases of int32 at s_x · s_w. ``unti
 clips of dequantized values, Identity, dead nodes, requantizations, limits, a quantizer for every reader, other types.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,30 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Parameters = tuple[np.float32, int, str]
 FUNCTIONS = ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "Softplus", "Abs", "Neg", "Exp", "HardSigmoid")
 _ENDS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
+
+
+@dataclass(frozen=True)
+class Family:
+    """What graphs are drawn from, for engines that do not run every graph.
+
+    ``codes`` is the type of activations; of int8 half have zero point 0. ``fixed`` are grids that an operator's result
+    has, whatever its range. Where ``same_grid``, averages have the grid of their data. Where ``quantized_ends``, every
+    output is behind Q and DQ. ``biased`` is the share of linear products with a bias.
+    """
+
+    codes: str = "uint8"
+    functions: tuple[str, ...] = FUNCTIONS
+    pairs: tuple[str, ...] = ("Add", "Mul", "Sub", "Max", "Min", "Div", "Concat")
+    fixed: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    same_grid: bool = False
+    quantized_ends: bool = False
+    biased: float = 0.6
+
+
+ANY = Family()
 
 
 @dataclass(frozen=True)
@@ -60,8 +82,8 @@ def evaluated(nodes: Sequence[onnx.NodeProto], feeds: dict[str, Array], outputs:
 class RandomGraph:
     """The graph of ``seed``; ``model`` is QDQ, ``feeds`` one batch of its input."""
 
-    def __init__(self, seed: int, *, untidy: bool = False) -> None:
-        self.random, self.untidy = np.random.default_rng(seed), untidy
+    def __init__(self, seed: int, *, untidy: bool = False, family: Family = ANY) -> None:
+        self.random, self.untidy, self.family = np.random.default_rng(seed), untidy, family
         self.steps: list[Step] = []
         self._floats: list[onnx.NodeProto] = []
         flat = self.random.random() < 0.3
@@ -97,12 +119,15 @@ class RandomGraph:
         return f"v{len(self.values)}"
 
     def _pointwise(self, name: str, _: Array) -> Step:
-        operator = str(self.random.choice(FUNCTIONS))
+        operator = str(self.random.choice(self.family.functions))
+        if operator == "Clip":
+            ends = np.sort(self.random.normal(0, 2, 2)).astype(np.float32)
+            return Step(operator, (name,), self._name(), more=(np.asarray(ends[0]), np.asarray(ends[1])))
         attributes = {"alpha": 0.125} if operator == "LeakyRelu" else {}
         return Step(operator, (name,), self._name(), attributes=attributes)
 
     def _pair(self, name: str, array: Array) -> Step | None:
-        operator = str(self.random.choice(["Add", "Mul", "Sub", "Max", "Min", "Div", "Concat"]))
+        operator = str(self.random.choice(self.family.pairs))
         others = [key for key, one in self.values.items() if one.shape == array.shape]
         other = str(self.random.choice(others))
         if operator == "Concat":
@@ -135,7 +160,7 @@ class RandomGraph:
         filters, depth = int(self.random.integers(1, 7)), array.shape[1]
         spread = float(self.random.choice([0.1, 0.5]))
         if array.ndim == 2:
-            operator, biased = str(self.random.choice(["Gemm", "MatMul"])), self.random.random() < 0.6
+            operator, biased = str(self.random.choice(["Gemm", "MatMul"])), self.random.random() < self.family.biased
             weights: tuple[Array, ...] = (self._weight((depth, filters), spread),)
             weights += (self._weight((filters,), 1.0),) if biased else ()
             return Step(operator, (name,), self._name(), weights)
@@ -197,7 +222,7 @@ class _Written:
         self.source, self.random = source, source.random
         self.nodes: list[onnx.NodeProto] = []
         self.constants = {name: np.asarray(array) for name, array in _ENDS_OF_CLIP.items()}
-        self.grids: dict[str, tuple[np.float32, int, str]] = {}
+        self.grids: dict[str, Parameters] = {}
         self.levels: dict[str, str] = {}
         self.outputs: list[str] = []
         self.count = 0
@@ -226,18 +251,28 @@ class _Written:
         names = [self._real(name) for name in step.data]
         names += self._weights(step)
         for array in step.more:
-            names.append(self._constant(array) if array.dtype == np.int64 else self._quantized_constant(array))
+            plain = array.dtype == np.int64 or step.operator == "Clip"
+            names.append(self._constant(np.asarray(array)) if plain else self._quantized_constant(array))
         if step.operator == "Pad":
             names.append(self._quantized_constant(np.float32(0)))
         real = f"{step.result}_real"
         self.nodes += _float_nodes(step, names, real)
-        if leaves and self.random.random() < 0.3:
+        if leaves and not self.source.family.quantized_ends and self.random.random() < 0.3:
             self._leave(real)
             return
-        moves = step.operator in ("MaxPool", "Flatten", "Transpose", "Pad")
-        self._quantized(step.result, real, self.grids[step.data[0]] if moves else None)
+        self._quantized(step.result, real, self._kept(step))
         if leaves:
             self._leave(self._real(step.result))
+
+    def _kept(self, step: Step) -> Parameters | None:
+        """The grid that the result of ``step`` has whatever its range is."""
+        family = self.source.family
+        if step.operator in family.fixed:
+            scale, zero = family.fixed[step.operator]
+            return np.float32(scale), zero, family.codes
+        averages = family.same_grid and step.operator in ("AveragePool", "GlobalAveragePool")
+        moves = averages or step.operator in ("MaxPool", "Flatten", "Transpose", "Pad")
+        return self.grids[step.data[0]] if moves else None
 
     def _leave(self, real: str) -> None:
         name = f"y{len(self.outputs)}"
@@ -254,14 +289,14 @@ class _Written:
     def _often(self, share: float) -> bool:
         return self.source.untidy and self.random.random() < share
 
-    def _quantized(self, name: str, real: str, grid: tuple[np.float32, int, str] | None = None) -> None:
+    def _quantized(self, name: str, real: str, grid: Parameters | None = None) -> None:
         grid = grid or self._grid(self.source.values[name])
         self.grids[name] = grid
         self.levels[name] = self._quantize(real, grid)
         if self._often(0.15):  # nothing reads it
             self.nodes.append(helper.make_node("Exp", [real], [self._fresh("dead")], self._fresh("dead_node")))
 
-    def _quantize(self, real: str, grid: tuple[np.float32, int, str]) -> str:
+    def _quantize(self, real: str, grid: Parameters) -> str:
         levels = self._fresh("q")
         self.nodes.append(helper.make_node("QuantizeLinear", [real, *self._parameters(grid)], [levels], f"{levels}_n"))
         if self._often(0.2) and "16" not in grid[2]:
@@ -294,21 +329,25 @@ class _Written:
             real = same
         return real
 
-    def _dequantize(self, levels: str, grid: tuple[np.float32, int, str]) -> str:
+    def _dequantize(self, levels: str, grid: Parameters) -> str:
         real = self._fresh("d")
         self.nodes.append(helper.make_node("DequantizeLinear", [levels, *self._parameters(grid)], [real], f"{real}_n"))
         return real
 
-    def _near(self, grid: tuple[np.float32, int, str]) -> tuple[np.float32, int, str]:
+    def _near(self, grid: Parameters) -> Parameters:
         scale, zero, kind = grid
         moved = (scale, max(zero - 128, -128), "int8") if kind == "uint8" else (scale, min(zero + 100, 127), kind)
         narrower = (np.float32(scale * self.random.choice([0.5, 0.75, 2.0, 1.5])), zero, kind)
         return moved if self.random.random() < 0.5 and "16" not in kind else narrower
 
-    def _grid(self, array: Array) -> tuple[np.float32, int, str]:
+    def _grid(self, array: Array) -> Parameters:
         low, high = min(float(array.min()), 0.0), max(float(array.max()), 0.0)
-        kind = "uint8" if not self.source.untidy else str(self.random.choice(["uint8"] * 6 + ["int8"] * 2 + ["int16"]))
+        kind = self.source.family.codes
+        if self.source.untidy:
+            kind = str(self.random.choice(["uint8"] * 6 + ["int8"] * 2 + ["int16"]))
         qmin, qmax = _ENDS[kind]
+        if kind == "int8" and not self.source.untidy and self.random.random() < 0.5:
+            return np.float32(max(high, -low, 0.1) / qmax), 0, kind
         scale = max((high - low) / (qmax - qmin), 1e-3)
         if self.random.random() < 0.5:
             scale = 2.0 ** np.ceil(np.log2(scale))
@@ -355,7 +394,7 @@ class _Written:
         levels = np.clip(np.rint(np.asarray(array) / grid[0]) + grid[1], qmin, qmax).astype(grid[2])
         return self._dequantized(levels, np.asarray(grid[0]), np.array(grid[1], grid[2]), None)
 
-    def _parameters(self, grid: tuple[np.float32, int, str]) -> tuple[str, str]:
+    def _parameters(self, grid: Parameters) -> tuple[str, str]:
         return self._constant(np.asarray(grid[0])), self._constant(np.array(grid[1], grid[2]))
 
     def _constant(self, array: Array) -> str:

@@ -5,7 +5,7 @@ import pytest
 from litert_models import BUILT_IN, MACHINES, Kernels, Tensor, run
 from qdq_models import counted, grid
 
-from qbench.numerics import QParams, add_quantized, get_arithmetic, quantize
+from qbench.numerics import QParams, add_quantized, get_arithmetic, quantize, rescale_quantized
 
 pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("litert")]
 every_engine = pytest.mark.parametrize("kernels", list(Kernels))
@@ -81,6 +81,19 @@ def reals(y: QParams, seed: int) -> np.ndarray:
     some = np.concatenate([random.integers(-400, 400, 2000) + 0.5, random.uniform(-400, 400, 2000), [0.0, -0.0]])
     near = some.astype(np.float32) * scale
     return np.concatenate([near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))])
+
+
+@pytest.mark.parametrize("scales", [(0.25, 0.5), (0.25, 1.0), (0.0190, 0.03125)], ids=str)
+def test_conversions_beyond_a_block_of_16_elements_round_as_the_reference_kernel_does(scales) -> None:
+    """Not repeated by ``litert-x64``: which elements these are depends on the order of the file."""
+    x, y = grid(scales[0], 3), grid(scales[1], -5)
+    for count in range(1, 50):
+        levels = np.random.default_rng(count).integers(-128, 128, count, np.int8)
+        out = Tensor(np.empty(count, np.int8), y)
+        theirs = run("QUANTIZE", ("QuantizeOptions", {}), [Tensor(levels, x)], out, Kernels.OPTIMIZED)
+        vectors, scalars = (rescale_quantized(levels, x, y, name) for name in ("litert-x64", "gemmlowp"))
+        whole = count - count % 16
+        np.testing.assert_array_equal(theirs, np.concatenate([vectors[:whole], scalars[whole:]]))
 
 
 @every_engine

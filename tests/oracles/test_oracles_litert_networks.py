@@ -100,8 +100,7 @@ def test_every_operator_of_the_suite(kernels) -> None:
             equal += 1
         else:
             differing.add(name)
-    # LiteRT's kernel has int8 codes: its sums of raw codes round ties of a mean elsewhere than those of uint8 do.
-    assert differing == {"op.averagepool.u8.one"}
+    assert differing == set()
     assert refused > REFUSED
     assert equal >= 130
 

@@ -129,6 +129,47 @@ def test_convolutions_of_any_window(window, depthwise, activation, kernels) -> N
     np.testing.assert_array_equal(ours, theirs)
 
 
+@every_engine
+@pytest.mark.parametrize("multiplier", [1, 2, 3])
+def test_depthwise_convolutions_of_any_number_of_channels(multiplier, kernels) -> None:
+    """Built-in kernels count filters in blocks of 8; scales whose sums are often ties show where a block ends."""
+    x, y = grid(0.25, 3), grid(4.0, -21)
+    for channels in range(2, 41):
+        random, filters = np.random.default_rng(channels), channels * multiplier
+        weight = grid(np.full(filters, 0.125), 0, axis=3)
+        taps = random.integers(-127, 128, (1, 3, 3, filters), np.int8)
+        bias = Tensor(random.integers(-9000, 9000, filters, np.int32), bias_grid(x, weight), constant=True)
+        levels = random.integers(-128, 128, (1, 11, 13, channels), np.int8)
+        onto = grid(np.asarray(weight.scale), 0, axis=0)
+        inputs = [Tensor(np.moveaxis(levels, 3, 1), x), Tensor(_ours(taps, depthwise=True), onto, constant=True), bias]
+        attributes = {"auto_pad": "SAME_UPPER", "group": channels}
+        ours = np.moveaxis(counted(MACHINES[kernels], "Conv", inputs, y, attributes), 1, 3)
+        options = {"strideH": 1, "strideW": 1, "padding": 0, "depthMultiplier": multiplier}
+        options |= {"dilationHFactor": 1, "dilationWFactor": 1}
+        fed = [Tensor(levels, x), Tensor(taps, weight, constant=True), bias]
+        out = Tensor(np.empty(ours.shape, np.int8), y)
+        theirs = run("DEPTHWISE_CONV_2D", ("DepthwiseConv2DOptions", options), fed, out, kernels)
+        np.testing.assert_array_equal(ours, theirs, f"{channels} channels")
+
+
+@every_engine
+@pytest.mark.parametrize(("groups", "each"), [(2, 3), (2, 8), (3, 1), (4, 4)])
+def test_convolutions_of_several_groups(groups, each, kernels) -> None:
+    """CONV_2D of fewer channels than it is given: built-in kernels leave it to the reference kernel."""
+    random, depth, filters = np.random.default_rng(groups), 4, groups * each
+    x, y, weight = grid(0.25, 3), grid(4.0, -21), grid(np.full(filters, 0.125), 0, axis=0)
+    taps = random.integers(-127, 128, (filters, 3, 3, depth), np.int8)
+    bias = Tensor(random.integers(-9000, 9000, filters, np.int32), bias_grid(x, weight), constant=True)
+    levels = random.integers(-128, 128, (2, 11, 13, groups * depth), np.int8)
+    inputs = [Tensor(np.moveaxis(levels, 3, 1), x), Tensor(_ours(taps, depthwise=False), weight, constant=True), bias]
+    attributes = {"auto_pad": "SAME_UPPER", "group": groups}
+    ours = np.moveaxis(counted(MACHINES[kernels], "Conv", inputs, y, attributes), 1, 3)
+    options = {"strideH": 1, "strideW": 1, "dilationHFactor": 1, "dilationWFactor": 1, "padding": 0}
+    fed = [Tensor(levels, x), Tensor(taps, weight, constant=True), bias]
+    theirs = run("CONV_2D", ("Conv2DOptions", options), fed, Tensor(np.empty(ours.shape, np.int8), y), kernels)
+    np.testing.assert_array_equal(ours, theirs)
+
+
 def _ours(taps: np.ndarray, *, depthwise: bool) -> np.ndarray:
     """(filters, depth, height, width) of LiteRT's (1, height, width, filters) or (filters, height, width, depth)."""
     return np.moveaxis(taps, 3, 0) if depthwise else np.moveaxis(taps, 3, 1)

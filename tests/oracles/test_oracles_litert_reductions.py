@@ -1,13 +1,13 @@
 """LiteRT's pools, means, softmax and concatenation: every level as we count it."""
 
-from dataclasses import replace
-
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 from litert_models import BUILT_IN, MACHINES, Kernels, Tensor, is_delegated, run
 from qdq_models import counted, grid
 
-from qbench.numerics import averager, get_arithmetic
+from qbench.backends import get_backend
 
 pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("litert")]
 every_engine = pytest.mark.parametrize("kernels", list(Kernels))
@@ -31,6 +31,35 @@ def test_average_pools(window, same, zero, kernels, machine) -> None:
     attributes = {"kernel_shape": [window, window], "strides": [2, 1], "auto_pad": "SAME_UPPER" if same else "VALID"}
     ours = np.moveaxis(counted(machine, "AveragePool", [Tensor(np.moveaxis(levels, 3, 1), x)], x, attributes), 1, 3)
     np.testing.assert_array_equal(ours, _pool("AVERAGE_POOL_2D", levels, x, ours.shape, window, same, kernels))
+
+
+@pytest.mark.parametrize("kernels", ["reference", "builtin", "xnnpack"])
+@pytest.mark.parametrize("window", ["2, 2", "3, 2", "2, 1"])
+def test_average_pools_of_unsigned_codes_next_to_ties(window: str, kernels: str) -> None:
+    """The file has signed codes, of which other ties are below 0."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2, 3, 9, 9] x) => (float y)
+        <float s = {0.05}, uint8 z = {100}>
+        { q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)  p = AveragePool <kernel_shape = [WINDOW]> (d)
+          r = QuantizeLinear (p, s, z)  y = DequantizeLinear (r, s, z) }"""
+    proto = onnx.parser.parse_model(text.replace("WINDOW", window))
+    model = ir.from_proto(onnx.shape_inference.infer_shapes(proto))
+    x = np.random.default_rng(8).uniform(-5, 7.5, (2, 3, 9, 9)).astype(np.float32)
+    backend = get_backend(f"litert-{kernels}")
+    with backend.prepare(model) as theirs, get_backend(f"integer-{backend.arithmetic}").prepare(model) as ours:
+        # the built-in DEQUANTIZE subtracts reals, so that floats differ in their last bit
+        codes = [np.rint(run.run({"x": x})["y"] / 0.05) for run in (theirs, ours)]
+    assert np.count_nonzero(codes[0] != codes[1]) == 0
+
+
+@pytest.mark.parametrize("kernels", ["reference", "builtin", "xnnpack"])
+def test_a_float_transposed_convolution_is_reported_as_float(kernels: str) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[1, 2, 4, 4] x) => (float y)
+        <float[2, 3, 2, 2] w = {WEIGHTS}> { [up] y = ConvTranspose (x, w) }"""
+    proto = onnx.parser.parse_model(text.replace("WEIGHTS", ", ".join(["0.5"] * 24)))
+    model = ir.from_proto(onnx.shape_inference.infer_shapes(proto))
+    with get_backend(f"litert-{kernels}").prepare(model) as executor:
+        executor.run({"x": np.ones((1, 2, 4, 4), np.float32)})
+        assert executor.executed()["up"].precision == "float32"
 
 
 @every_engine
@@ -66,20 +95,18 @@ def test_means(axes, scales, kernels) -> None:
     np.testing.assert_array_equal(np.moveaxis(counted(MACHINES[kernels], operator, operands, y), 1, 3), theirs)
 
 
-def test_means_of_channels_beyond_a_block_of_16_round_as_the_reference_kernel_does() -> None:
-    x, y, levels = grid(0.0417, 7), grid(0.0151, -31), pictures(12, channels=27, height=8)[1:]
+@every_engine
+@pytest.mark.parametrize("scales", [(0.05, 0.05), (0.25, 0.125), (0.0417, 0.0151)], ids=str)
+def test_means_over_planes_of_any_number_of_channels(scales, kernels) -> None:
+    """Built-in kernels count channels in blocks of 16; those beyond the last are rounded as by the reference kernel."""
+    x, y = grid(scales[0], 7), grid(scales[1], 7 if scales[0] == scales[1] else -31)
     over = Tensor(np.array((1, 2), np.int32), constant=True)
-    out = Tensor(np.empty((1, 1, 1, 27), np.int8), y)
-    theirs = run("MEAN", ("ReducerOptions", {"keepDims": True}), [Tensor(levels, x), over], out, Kernels.OPTIMIZED)
-    machine = get_arithmetic("litert-x64").at("GlobalAveragePool", "")
-    sums = levels.astype(np.int64).sum(axis=(1, 2), keepdims=True) - 80 * 7
-    whole, beyond = (
-        np.clip(averager(machine.mean, x, y, np.array(80), replace(machine, scaling=scaling))(sums), -128, 127)
-        for scaling in (machine.scaling, get_arithmetic("gemmlowp").scaling)
-    )
-    assert np.any(whole != beyond)
-    np.testing.assert_array_equal(theirs[..., :16], whole[..., :16])
-    np.testing.assert_array_equal(theirs[..., 16:], beyond[..., 16:])
+    for channels in range(1, 51):
+        levels = pictures(channels, channels=channels, height=8)
+        out = Tensor(np.empty((2, 1, 1, channels), np.int8), y)
+        theirs = run("MEAN", ("ReducerOptions", {"keepDims": True}), [Tensor(levels, x), over], out, kernels)
+        ours = counted(MACHINES[kernels], "GlobalAveragePool", [Tensor(np.moveaxis(levels, 3, 1), x)], y)
+        np.testing.assert_array_equal(np.moveaxis(ours, 1, 3), theirs, f"{channels} channels")
 
 
 @built_in

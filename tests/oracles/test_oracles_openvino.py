@@ -188,6 +188,57 @@ def test_sums_take_unrounded_products(codes: str, openvino: ModuleType) -> None:
     assert apart > 1000
 
 
+# Codes that another operator on codes reads. What comes behind them is a product by one, whose codes are the same.
+
+ONWARD = ("product", "clip and product", "reals")
+
+
+def passed_on(
+    random: np.random.Generator, codes: str, onward: str, *, zero: int
+) -> tuple[ir.Model, "np.ndarray[Any, Any]"]:
+    """Q, DQ, a 1×1 convolution with a bias, Q, a Clip of codes or none, DQ, perhaps a convolution by one, Q, DQ."""
+    x, w = (np.float32(random.uniform(0.001, 0.1)) for _ in range(2))
+    y = np.float32(x * w * 1024)  # a power of two: most sums are ties
+    ends = np.iinfo(codes)
+    constants: dict[str, Any] = {"w": random.integers(-127, 128, (16, 16, 1, 1)).astype(np.int8), "ws": w}
+    constants |= {"b": random.integers(-5000, 5000, 16).astype(np.int32), "bs": np.float32(x * w)}
+    constants |= {"xs": x, "xz": np.array(0, codes), "ys": y, "yz": np.array(zero, codes)}
+    constants |= {"one": np.eye(16, dtype=np.int8).reshape(16, 16, 1, 1), "ones": np.float32(1)}
+    constants |= {"low": np.array(zero, codes), "high": np.array(ends.max, codes)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "ws"], ["wd"]),
+        helper.make_node("DequantizeLinear", ["b", "bs"], ["bd"]),
+        helper.make_node("Conv", ["xd", "wd", "bd"], ["c"]),
+        helper.make_node("QuantizeLinear", ["c", "ys", "yz"], ["cq"]),
+    ]
+    if onward == "clip and product":
+        nodes.append(helper.make_node("Clip", ["cq", "low", "high"], ["limited"]))
+    read = "limited" if onward == "clip and product" else "cq"
+    nodes.append(helper.make_node("DequantizeLinear", [read, "ys", "yz"], ["y" if onward == "reals" else "cd"]))
+    if onward != "reals":
+        nodes.append(helper.make_node("DequantizeLinear", ["one", "ones"], ["oned"]))
+        nodes.append(helper.make_node("Conv", ["cd", "oned"], ["same"]))
+        nodes.append(helper.make_node("QuantizeLinear", ["same", "ys", "yz"], ["yq"]))
+        nodes.append(helper.make_node("DequantizeLinear", ["yq", "ys", "yz"], ["y"]))
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 16, 6, 6])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "passed_on", inputs, outputs, held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    batch = (random.integers(ends.min, ends.max + 1, (4, 16, 6, 6)) * x).astype(np.float32)
+    return ir.from_proto(onnx.shape_inference.infer_shapes(model)), batch
+
+
+@with_vnni
+@pytest.mark.parametrize("onward", ONWARD)
+@pytest.mark.parametrize(("codes", "zero"), [("uint8", 0), ("uint8", 113), ("int8", 0), ("int8", 7)])
+def test_codes_count_by_where_they_go(codes: str, zero: int, onward: str, openvino: ModuleType) -> None:
+    random = np.random.default_rng(31)
+    assert [differing(*passed_on(random, codes, onward, zero=zero)) for _ in range(12)] == [(0, 0)] * 12
+
+
 # OpenVINO on a processor with AVX2 and without VNNI: its oneDNN limited by a variable, or the processor emulated. Both
 # in a process of their own.
 

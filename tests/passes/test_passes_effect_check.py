@@ -14,8 +14,8 @@ from qbench.passes import EXACT, Effect, NameScope, PassVerdict, assert_effect, 
 from qbench.passes.editing import set_constant_operand
 from qbench.passes.effect_check.regions import Side, changed_regions, step_of
 from qbench.passes.effect_check.trials import shrunk
-from qbench.passes.effect_check.verdicts import reach_of
 from qbench.passes.pipeline import Pipeline
+from qbench.passes.requantization.reach import reach_of
 from qbench.passes.rewrites.pairs import ShareQuantize
 from qbench.passes.rewrites.requantize import MergeRequantize
 

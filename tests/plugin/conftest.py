@@ -7,6 +7,7 @@ import textwrap
 import pytest
 
 import qbench.backends
+import qbench.host.supervision
 import qbench.metrics
 import qbench.passes
 import qbench.plugin.python_tests

@@ -186,8 +186,45 @@ def test_a_damaged_baseline_is_one_sentence_and_can_be_accepted_anew(project):
     assert result.parseoutcomes() == {"passed": 4, "failed": 4}
     result.stdout.fnmatch_lines(["*'*tiny_b.json': found *JSON*", "  cell: *is error"])
     assert "Traceback" not in result.stdout.str()
+    torn = path.read_bytes()
+    refused = project.run("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason=x")
+    assert refused.ret != 0
+    assert path.read_bytes() == torn
+    path.rename(f"{path}.damaged")  # as the message advises: what it held for other classes stays there
     assert project.accept().ret == 0
     assert project.run().parseoutcomes() == {"passed": 8}
+
+
+UNREADABLE = {
+    "floors": lambda cell, _: cell["floors"].update(agreement="x"),
+    "result of the other class": lambda cell, other: cell["accepted"][other].update(predictions=3),
+    "noise": lambda cell, other: cell.update(noise={other: 3}),
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_accepting_over_a_value_that_cannot_be_read_loses_no_other_class(what, project, monkeypatch):
+    """It is made again by this run, or nothing is written."""
+    select = ("-k", "tiny_b and not noopt and not fp32")
+    project.accept(*select)
+    path = project.path / "baselines/scratch/tiny_b.json"
+    table = json.loads(path.read_text())
+    ((slug, cell),) = table["cells"].items()
+    (own,) = cell["accepted"]
+    other = f"arm64-test+{own.partition('+')[2]}"
+    cell["accepted"][other] = dict(cell["accepted"][own])
+    UNREADABLE[what](cell, other)
+    path.write_text(json.dumps(table))
+    before = path.read_bytes()
+    project.write_suite(project.suite_path.read_text().replace("count = 64", "count = 48"))  # another result
+    result = project.run("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason=x", *select)
+    if what == "floors":
+        assert result.ret == 0
+        assert json.loads(path.read_text())["cells"][slug]["accepted"].keys() == {own, other}
+        assert load_baseline(path).cells[slug].floors
+    else:
+        assert result.ret != 0
+        assert path.read_bytes() == before
 
 
 def test_results_of_another_class_outlive_a_damaged_reference(project, monkeypatch):

@@ -69,7 +69,9 @@ def test_a_hook_that_returns_no_extension_is_one_sentence(project):
     project.write_conftest(extra="def pytest_qbench_extension(config):\n    return 1\n")
     result = project.run()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["Reading what the hook pytest_qbench_extension returned: found a int; expected a *"])
+    result.stdout.fnmatch_lines(
+        ["Reading what the hook pytest_qbench_extension of *'conftest.py' returned: found a int; expected a *"]
+    )
     result.stdout.no_fnmatch_line("*AttributeError*")
 
 
@@ -181,7 +183,7 @@ def test_more_samples_than_there_are(project):
     project.write_suite(HEAD + MODEL.replace("count = 64", "count = 65"))
     result = project.run()
     assert result.parseoutcomes() == {"failed": 2}
-    result.stdout.fnmatch_lines(["*Taking 65 samples of 'spare': found 64;*"])
+    result.stdout.fnmatch_lines(["*Taking 65 samples of 'spare': found 64 in it;*"])
 
 
 @pytest.mark.slow
@@ -200,3 +202,22 @@ def test_a_full_disk_of_the_cache_is_a_sentence_and_no_traceback(project):
     assert "Traceback" not in text
     assert "OSError" not in text
     assert not list((project.path / "cache" / "fp32").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("hook", "sentence"),
+    [
+        ("Extension(name='mine')", "Expanding suite *found unknown model 'tiny_a', and that the hook *returned None;*"),
+        ("return 1 // 0", "Calling the hook *'conftest.py'*found ZeroDivisionError: *conftest.py', line 5*"),
+        ("return Extension(name='mine', models=['tiny_a'])", "Reading 'models' of *conftest.py', line 5*found a list*"),
+        ("return get_model('nothing')", "Looking up a model*conftest.py', line 5*found unknown model 'nothing'*"),
+    ],
+)
+def test_a_hook_that_fails_is_one_sentence_with_its_file(project, hook, sentence):
+    project.write_suite(HEAD + MODEL)
+    head = "from qbench.extension import Extension\nfrom qbench.subjects import get_model\n\n"
+    (project.path / "conftest.py").write_text(f"{head}def pytest_qbench_extension(config):\n    {hook}\n")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines([sentence])
+    assert "Traceback" not in result.stdout.str()

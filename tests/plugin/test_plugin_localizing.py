@@ -87,7 +87,8 @@ def test_a_red_cell_names_its_node_and_a_schema_that_repairs_it(spoilt):
     assert finding.repair.nodes == ("gemm1",)
     assert finding.complete
     assert finding.notes == ()
-    told = "worst: *1, isolated SQNR * dB, cause: clipping; repaired by keeping 1 node in float (gemm1), "
+    worst = "worst: *1, isolated SQNR * dB, weights clipped * %, cause: clipping"
+    told = f"{worst}; repaired by keeping 1 node in float (gemm1), "
     result.stdout.fnmatch_lines([f"*{told}*"])
     path = spoilt.path / "reports" / "overrides" / "scratch" / f"{CELL}.toml"
     assert path.read_text() == finding.repair.overrides

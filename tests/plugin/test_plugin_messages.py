@@ -85,21 +85,51 @@ def test_cells_with_equal_messages_are_one_with_the_names_of_the_others(red):
     assert len([line for line in result.outlines if line.startswith("FAILED ")]) == 2
 
 
+FAILING_LOADER = """
+def model(name, seed):
+    def load_weights():
+        raise RuntimeError("no weights here")
+
+    return lambda: ZooModel(
+        id=name,
+        graphs={"model": load_weights},
+        preprocess=ReadyArray(input="x"),
+        task=Classification(k=3),
+        origin="random numbers",
+    )
+
+
+MORE = {}
+"""
+
+
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_an_error_of_a_conftest_is_printed_once_without_the_frames_of_qbench(project, workers):
-    path = project.path / "conftest.py"
-    path.write_text(path.read_text().replace("    rng = ", '    raise RuntimeError("no weights here")\n    rng = ', 1))
+def test_an_error_of_a_loader_is_printed_once_without_the_frames_of_qbench(project, workers):
+    project.write_conftest(FAILING_LOADER)
     result = project.run(workers=workers)
     assert result.parseoutcomes() == {"failed": 8}
     lines = failures(result)
     assert len([line for line in lines if "RuntimeError: no weights here" in line]) == 1
-    assert [line for line in lines if "in network" in line]
+    assert [line for line in lines if "in load_weights" in line]
     assert not [line for line in lines if "qbench/suite/" in line]
     assert any("the same in 7 other cells" in line for line in lines)
     verbose = failures(project.run("-v", workers=workers))
     assert [line for line in verbose if "qbench/suite/" in line]
     *_, line = failures(project.run("--tb=line", workers=workers))  # xdist writes the worker before it
     assert "RuntimeError: no weights here (the same in 7 other cells)" in line
+
+
+def test_an_error_of_the_function_that_makes_data_is_one_sentence_with_its_line(project):
+    path = project.path / "conftest.py"
+    path.write_text(path.read_text().replace("    rng = ", '    raise RuntimeError("no weights here")\n    rng = ', 1))
+    number = next(n for n, line in enumerate(path.read_text().splitlines(), 1) if "raise RuntimeError" in line)
+    result = project.run()
+    assert result.parseoutcomes() == {"failed": 8}
+    lines = failures(result)
+    (sentence,) = [line for line in lines if "RuntimeError: no weights here" in line]
+    assert f"('conftest.py', line {number})" in sentence
+    assert any("the same in 7 other cells" in line for line in lines)
+    assert {cell["outcome"] for cell in project.lines(kind="cell")} == {"error"}
 
 
 def test_x_at_the_last_cell_interrupts_nothing(red):

@@ -41,7 +41,7 @@ def only(project, backend):
 def test_what_a_backend_cannot_do_is_skipped_with_its_reason(project, backend, reason):
     only(project, backend)
     result = project.run("-rs")
-    assert result.ret == 0
+    assert result.ret == 1  # nothing was measured
     assert result.parseoutcomes() == {"skipped": 4}
     result.stdout.fnmatch_lines([f"SKIPPED*suites/scratch.qbench.toml:*{reason}"])
     assert set(project.outcomes().values()) == {"unsupported"}
@@ -72,13 +72,16 @@ MORE = {}
 """
 
 
-def test_a_model_whose_package_cannot_be_had_is_skipped_and_said_so_even_when_it_was_accepted(project, monkeypatch):
+def test_a_model_whose_package_cannot_be_had_is_red_where_it_was_accepted_and_skipped_elsewhere(project, monkeypatch):
     project.write_conftest(MISSING)
     project.accept()
     monkeypatch.setenv("OFFLINE", "1")
+    monkeypatch.setenv("FAKE_PROCESSOR", "arm64-test")
+    assert project.run("--qbench-missing=skip").parseoutcomes()["skipped"] == 4
+    monkeypatch.delenv("FAKE_PROCESSOR")
     result = project.run("-rs")
-    assert result.ret == 0
-    assert result.parseoutcomes() == {"skipped": 4, "passed": 4}
+    assert result.ret == 1
+    assert result.parseoutcomes() == {"failed": 4, "passed": 4}
     result.stdout.fnmatch_lines(["*Downloading the package 'x==1': found no index*"])
     assert sum(bool(cell.get("unfetched")) for cell in project.lines() if cell["type"] == "cell") == 4
     assert project.run("-k", "tiny_a").ret == 1  # nothing at all was measured

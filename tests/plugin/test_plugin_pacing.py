@@ -3,6 +3,8 @@
 import json
 from types import SimpleNamespace
 
+import pytest
+
 from qbench.plugin.controller import INTERVAL, PaceReporter
 
 IDS = [f"suites/s.qbench.toml::m::b+s{i}" for i in range(4)]
@@ -75,3 +77,16 @@ def test_marks_of_workers_are_ended_first(tmp_path):
 def test_nothing_where_nobody_looks(project):
     project.accept()
     assert " left" not in project.run("-k", "fp32").stdout.str()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_log_hears_which_cells_run_and_how_many_are_done(project, workers):
+    """Here with lines every few milliseconds; standard error is pytest's own, not what it captures of tests."""
+    settings = project.path / "conftest.py"
+    shorter = "import qbench.working\n\nqbench.working.INTERVAL = 0.002\n"
+    settings.write_text((settings.read_text() if settings.exists() else "") + shorter)
+    result = project.run("-k", "fp32", process=True, workers=workers)
+    told = [line for line in result.stderr.str().splitlines() if line.startswith("qbench: running ")]
+    assert any("tiny_a::" in line and " of " in line for line in told), result.stderr.str()
+    assert not [line for line in result.stdout.str().splitlines() if " so far" in line]

@@ -17,25 +17,31 @@ WORKFLOWS = ("nightly.yml", "pull-request.yml")
 BRANCH = "qbench-history"
 PUSH, COMMENT = "Add this night to the history", "Comment on the pull request"
 
-GH = """#!{python}
+PYTHON = f"""#!/bin/sh
+'''exec' "{sys.executable}" "$0" "$@"
+' '''
+"""
+"""The first lines of a program in Python whose path may hold blanks, which a shebang may not: a shell starts it."""
+
+GH = """
 import json, os, shutil, subprocess, sys
 
 arguments = sys.argv[1:]
 folder = os.environ["FORGE"]
-if os.path.exists(f"{{folder}}/read-only") and "--method" in arguments:
+if os.path.exists(f"{folder}/read-only") and "--method" in arguments:
     sys.exit("gh: Resource not accessible by integration (HTTP 403)")
 place = next(one for one in arguments if one.startswith("repos/"))
-file = f"{{folder}}/comments.json"
+file = f"{folder}/comments.json"
 comments = json.load(open(file)) if os.path.exists(file) else []
 if "--method" in arguments:
     body = next(one for one in arguments if one.startswith("body=@")).removeprefix("body=@")
     number = int(place.rpartition("/")[2]) if "PATCH" in arguments else len(comments) + 1
-    ours = {{"id": number, "user": {{"type": "Bot"}}, "body": open(body).read()}}
+    ours = {"id": number, "user": {"type": "Bot"}, "body": open(body).read()}
     comments = [one for one in comments if one["id"] != number] + [ours]
     json.dump(comments, open(file, "w"))
 if "--jq" in arguments:
     query = arguments[arguments.index("--jq") + 1]
-    people = [{{"id": 99, "user": {{"type": "User"}}, "body": "<!-- qbench --> not ours"}}]
+    people = [{"id": 99, "user": {"type": "User"}, "body": "<!-- qbench --> not ours"}]
     if shutil.which("jq"):
         subprocess.run(["jq", "-r", query], input=json.dumps(people + comments), text=True, check=True)
     else:
@@ -68,8 +74,8 @@ class Machine:
         modules = {"pip": "raise SystemExit(0)", "qbench": "import qbench.cli; raise SystemExit(qbench.cli.main())"}
         modules["pytest"] = "import pytest; raise SystemExit(pytest.main())"
         for name, text in modules.items():
-            self.program(programs / name, f"#!{sys.executable}\n{text}\n")
-        self.program(programs / "gh", GH.format(python=sys.executable))
+            self.program(programs / name, f"{PYTHON}{text}\n")
+        self.program(programs / "gh", PYTHON + GH)
         self.path = f"{programs}{os.pathsep}{os.environ['PATH']}"
 
     @staticmethod

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from quantization_subjects import SUBJECTS, feeds_of
 
 from qbench.calibration import calibrate
-from qbench.errors import InputError
+from qbench.errors import InputError, QbenchError, StoreError
 from qbench.numerics import QParams, QType
 from qbench.quantization import Role, Static, load_plan, make_plan, save_plan
 from qbench.quantization.internal_qparams import bias_qparams, raised_for_bias, without_dead_channels
@@ -61,12 +61,19 @@ def test_a_printed_plan_and_profile_are_short(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[1]", '{"format": "qbench-plan", "version": 99}', '{"format": "qbench-plan", "version": 1}']
+    ("text", "error"),
+    [
+        ("", InputError),
+        ("{}", InputError),
+        ("[1]", InputError),
+        ('{"format": "qbench-plan", "version": 99}', StoreError),  # of a newer qbench
+        ('{"format": "qbench-plan", "version": 1}', InputError),
+    ],
 )
-def test_other_files_are_no_plans(text: str, tmp_path: Path) -> None:
+def test_other_files_are_no_plans(text: str, error: type[QbenchError], tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
-    with pytest.raises(InputError, match="Loading the plan"):
+    with pytest.raises(error, match="Loading the plan"):
         load_plan(path)
     with pytest.raises(InputError, match="No such file"):
         load_plan(tmp_path / "none.json")

@@ -117,6 +117,9 @@ def test_the_method_is_of_what_the_family_is_of() -> None:
         ("w8a8_asym_pc_pow2_moving_averge", "unknown range method 'moving_averge'", "w8a8_asym_pc_pow2_moving_average"),
         ("w8a8_asym_pc_fixed", "the method 'fixed', which needs settings", "w8a8_asym_pc.*"),
         ("w8a8_sym_pc_entopy", "unknown range method 'entopy'", "w8a8_sym_pc_entropy"),
+        ("w8a8_sym_pc_l2", "unknown range method 'l2'", "w8a8_sym_pc_mse"),
+        ("w8a8_sym_pc_kl", "unknown range method 'kl'", "w8a8_sym_pc_tvm_kl"),
+        ("w8a8_sym_pc_bias16_absmax", "unknown range method 'absmax'", "w8a8_sym_pc_bias16_minmax"),
         ("w8a8_asym_pc_minmaxx", "unknown range method 'minmaxx'", "w8a8_asym_pc_minmax"),
     ],
 )
@@ -129,6 +132,13 @@ def test_what_is_no_schema_is_said_with_the_grammar_and_a_name(name: str, found:
     assert FORM in error.expected
     assert re.fullmatch(rf"Did you mean '({suggested})'\?", error.remedy), error.remedy
     assert catalogue().knows(error.remedy.split("'")[1])
+
+
+@pytest.mark.parametrize(("usual", "ours"), [("l2", "mse"), ("kl", "tvm_kl")])
+def test_the_usual_name_of_a_method_is_answered_with_ours(usual: str, ours: str) -> None:
+    with pytest.raises(InputError) as raised:
+        get_schema(f"w8a8_sym_pc_{usual}")
+    assert raised.value.expected.startswith(f"'{ours}' for that, ")
 
 
 def test_a_name_of_nothing_leads_to_the_list() -> None:

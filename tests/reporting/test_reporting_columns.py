@@ -4,6 +4,7 @@ columns read is what reports keep."""
 import dataclasses
 from statistics import NormalDist
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -77,7 +78,7 @@ def test_a_report_takes_the_strictest_margin_and_the_median_effect_of_a_model():
 
     cells = (cell("a", 2.0, 0.768), cell("b", 9.0, 0.773), cell("c", 4.0, 0.758), cell(FP32, 1.0, 0.778))
     (power,) = data_powers(cells)
-    assert (power.n, power.sources, power.effect) == (1000, 20, 4.0)
+    assert (power.n, power.sources, power.found.effect) == (1000, 20, 4.0)
     assert power.margin == pytest.approx(0.005)
     (rate,) = data_powers([read_cell(structs.replace(FAILED, metrics={"wer": WER}, gates=(WER_GATE,), tolerance=0.02))])
     assert rate.error == pytest.approx(0.03 / (2 * NormalDist().inv_cdf(0.95)))
@@ -111,6 +112,7 @@ WHOLE = structs.replace(
     digests={"data": "f" * 8},
     kept={"data": "f" * 8},
     **dict.fromkeys(("integer_macs", "weight_macs"), 0.5),
+    made={"schema": "a1b2"},
     executed_macs=0.25,
     tolerance=0.02,
     constant_bytes=5,
@@ -126,6 +128,7 @@ WHOLE = structs.replace(
     ),
     stopped=Stopped(samples={"data": 7}, of={"data": 9}),
     unfetched=True,
+    ungated=True,
 )
 """A cell with a value for every field but ``excused``, which would make it green, and ``left_out``."""
 
@@ -136,9 +139,11 @@ def test_the_whole_cell_has_a_value_of_its_own_for_every_field():
     assert same == {"excused", "left_out"}
 
 
+@pytest.mark.parametrize("outcome", ["", "passed"])  # of some fields a column reads more where the cell passes
 @pytest.mark.parametrize("key", columns.COLUMNS)
-def test_a_column_names_every_field_that_it_reads(key):
+def test_a_column_names_every_field_that_it_reads(key, outcome):
     column = columns.COLUMNS[key]
-    kept = CellRecord(**{name: getattr(WHOLE, name) for name in (*AXES, *column.reads)})
-    assert column.text(read_cell(kept)) == column.text(read_cell(WHOLE))
+    whole = msgspec.structs.replace(WHOLE, outcome=outcome) if outcome else WHOLE
+    kept = CellRecord(**{name: getattr(whole, name) for name in (*AXES, *column.reads)})
+    assert column.text(read_cell(kept)) == column.text(read_cell(whole))
     assert {*column.reads} <= {*columns.READ}

@@ -3,7 +3,8 @@
 import pytest
 from reporting_histories import make_cell, make_run
 
-from qbench.reporting import Pace, last_seconds, left_text
+from qbench.reporting import Pace, last_seconds
+from qbench.working import left_text
 
 BEFORE = {"s::a": 30.0, "s::b": 10.0}
 

@@ -124,6 +124,24 @@ def test_other_samples_are_a_line_and_no_step():
     assert [(switch.position, switch.label) for switch in trend.switches] == [(6, "other samples")]
 
 
+def test_another_calibration_or_schema_is_marked_in_the_chart():
+    runs = []
+    for index in range(6):
+        line = make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.001)
+        made = {"calibration": f"{32 if index < 2 else 4} samples of 'c'", "schema": "a" if index < 4 else "b"}
+        runs.append(make_run([line | {"made": made}], index))
+    trend = next(iter(build_report(runs).trends.values()))[0]
+    marks = [(switch.position, switch.label) for switch in trend.switches]
+    assert marks == [(2, "calibration 4 samples of 'c'"), (4, "schema edited")]
+
+
+def test_a_run_whose_cells_have_no_line_is_not_said_to_pass():
+    run = selected(make_run([make_cell("a", "ort-cpu", "s1", 0.0)], 0), 3, 3)
+    report = build_report([run])
+    assert (report.state, report.headline) == ("incomplete", "Incomplete run. So far: the one cell passes")
+    assert any(notice.startswith("2 of 3 selected cells") for notice in report.notices)
+
+
 def test_an_interrupted_run_of_a_smaller_suite_is_counted_by_itself():
     """What a former suite had is no cell that this run left out."""
     former = make_run([make_cell(model, "ort-cpu", "s1", 0.0) for model in "abcd"], 0)
@@ -139,6 +157,29 @@ def test_a_partial_run_shows_the_rest_as_absent_and_never_as_passed():
     assert report.state == "incomplete"
     assert report.headline.startswith("Incomplete run")
     assert "stopped by Ctrl-C" in report.notices
+
+
+def selected(run, count, planned):
+    whole = count == planned
+    facts = {"planned": planned, "selected": count, "complete_selection": whole}
+    return dataclasses.replace(run, header={**run.header, **facts})
+
+
+def test_a_run_of_a_part_replaces_only_what_it_measured():
+    """The front page stays that of the last whole run, red cells included; nothing is absent."""
+    night = selected(make_run([make_cell(model, "ort-cpu", "s1", 0.0) for model in "abc"], 0), 3, 3)
+    bad = make_cell("b", "ort-cpu", "s1", 0.0) | {"outcome": "failed"}
+    red = selected(make_run([make_cell("a", "ort-cpu", "s1", 0.0), bad, make_cell("c", "ort-cpu", "s1", 0.0)], 1), 3, 3)
+    part = selected(make_run([make_cell("a", "ort-cpu", "s1", 0.001)], 2), 1, 3)
+    report = build_report([night, red, part])
+    assert dict(report.tallies) == {"passed": 2, "failed": 1}
+    assert (report.is_red, report.run.id) == (True, red.id)
+    assert report.notices[0].startswith("1 of the 3 cells of the suite was selected in the later run")
+    fixed = selected(make_run([make_cell("b", "ort-cpu", "s1", 0.0)], 3), 1, 3)
+    assert not build_report([night, red, part, fixed]).is_red
+    assert dict(build_report([part]).tallies) == {"passed": 1}, "there is no whole one"
+    cut = dataclasses.replace(part, complete=False)
+    assert "absent" in dict(build_report([night, red, cut]).tallies), "an interrupted run is said to be so"
 
 
 def test_a_whole_run_without_a_cell_has_dropped_it():

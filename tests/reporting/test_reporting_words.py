@@ -21,6 +21,7 @@ from qbench.reporting import (
     step_summary,
     summary_lines,
 )
+from qbench.reporting.places import file_name
 from qbench.tracking import Annotation, Ruling
 
 BLOCKS = {
@@ -154,3 +155,11 @@ def test_export(golden, name):
 
 def test_no_runs(golden):
     golden("report/empty.html.txt", Words(html_pages([build_report(())])["index.html"]).lines())
+
+
+@pytest.mark.parametrize("letter", ["m", "-", ".", "M", "é", "日", "/"])
+def test_names_of_any_length_become_different_names_of_files(letter):
+    names = [letter * 400, letter * 401, f"{letter * 400}a", f"{letter * 400}b"]
+    files = [file_name(name) for name in names]
+    assert len(set(files)) == 4
+    assert all(len(name.encode()) <= 100 and "/" not in name and not name.startswith(".") for name in files)

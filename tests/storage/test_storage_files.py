@@ -2,6 +2,7 @@
 
 import errno
 import json
+import multiprocessing
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import qbench.storage.cache
 from qbench.errors import StoreError
 from qbench.storage import (
     Cache,
+    changing_file,
     digest_arrays,
     digest_bytes,
     digest_file,
@@ -21,6 +23,8 @@ from qbench.storage import (
     json_text,
     plain,
     staged_files,
+    sweep_work_folder,
+    work_folder,
     write_bytes,
     write_text,
 )
@@ -222,3 +226,95 @@ def test_nothing_is_left_of_files_that_were_not_finished(tmp_path):
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("net.onnx", b"old")]
     with pytest.raises(StoreError, match="Writing"), staged_files(path / "beneath_a_file" / "x"):
         pass
+
+
+# What a killed process left in a folder.
+
+
+def _left(folder):
+    """The work folder of a process that is gone, with a temporary file in it, and one that it was taking away."""
+    for name in (".qbench", ".qbench-0123456789abcdef"):
+        (folder / name / "part-0123456789abcdef").mkdir(parents=True)
+        (folder / name / ".gitignore").write_bytes(qbench.storage.cache._MARKER)
+        (folder / name / "lock").touch()
+        (folder / name / "part-0123456789abcdef" / "half").write_text("half")
+
+
+def test_what_a_killed_process_left_is_removed_without_anything_to_write(tmp_path):
+    _left(tmp_path)
+    sweep_work_folder(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    sweep_work_folder(tmp_path)
+    sweep_work_folder(tmp_path / "nothing there")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_process_holds_or_another_made_is_left_alone(tmp_path):
+    with work_folder(tmp_path) as part:
+        (part / "mine").write_text("x")
+        sweep_work_folder(tmp_path)
+        assert (part / "mine").is_file()
+    (tmp_path / ".qbench").mkdir()
+    (tmp_path / ".qbench" / "of somebody").touch()
+    sweep_work_folder(tmp_path)
+    assert (tmp_path / ".qbench" / "of somebody").is_file()
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="the system has no files without a name")
+def test_the_ignoring_file_appears_with_its_content(tmp_path, monkeypatch):
+    """Where a process is killed before it is written, there is none: git would show an empty one."""
+    seen = []
+    link = os.link
+
+    def linked(source, path, **how):
+        seen.append(path.exists())
+        link(source, path, **how)
+        seen.append(path.read_bytes())
+
+    monkeypatch.setattr(os, "link", linked)
+    with work_folder(tmp_path):
+        assert (tmp_path / ".qbench" / ".gitignore").read_bytes() == qbench.storage.cache._MARKER
+    assert seen == [False, qbench.storage.cache._MARKER]
+
+
+@pytest.mark.parametrize("fault", ["no such flag", "no /proc"])
+def test_without_files_without_a_name_it_is_written_as_others(tmp_path, monkeypatch, fault):
+    if fault == "no such flag":
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    else:
+        monkeypatch.setattr(os, "link", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError(2, "no")))
+    with work_folder(tmp_path):
+        assert (tmp_path / ".qbench" / ".gitignore").read_bytes() == qbench.storage.cache._MARKER
+    assert list(tmp_path.iterdir()) == []
+
+
+def _count(path, times):
+    for _ in range(times):
+        with changing_file(path) as change:
+            change.write(str(int(change.read() or 0) + 1))
+
+
+def test_changes_of_one_file_by_processes_at_once_are_all_kept(tmp_path):
+    """Each reads what the one before it wrote; through a link, too, which stays one."""
+    real = tmp_path / "elsewhere" / "number"
+    real.parent.mkdir()
+    link = tmp_path / "number"
+    link.symlink_to(real)
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_count, args=(path, 20)) for path in (real, link) * 4]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 8
+    assert real.read_text() == "160"
+    assert link.is_symlink()
+    assert [path.name for path in real.parent.iterdir()] == ["number"]
+
+
+def test_a_file_that_cannot_be_read_is_not_replaced(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"\xff\xfe")
+    with changing_file(path) as change, pytest.raises(StoreError):
+        change.read()
+    assert path.read_bytes() == b"\xff\xfe"

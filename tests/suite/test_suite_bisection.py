@@ -97,3 +97,36 @@ def test_notes_of_another_task_are_refused(tmp_path):
     path.write_text("{")
     with pytest.raises(StoreError, match="cannot be read"):
         open_notes(path, TASK)
+
+
+def with_calibration(one, ranges="r1", answers="p1"):
+    return {**one, "calibrated": {"key": "default", "ranges": ranges}, "digests": {"predictions:d": answers}}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "answers", "metric"), [("r2", "p2", "ranges"), ("r1", "p2", "answers"), ("r2", "p1", "ranges")]
+)
+def test_where_no_metric_is_worse_ranges_or_answers_that_changed_are_hunted(ranges, answers, metric):
+    good, bad = with_calibration(line(90)), with_calibration(line(90), ranges, answers)
+    question = ask([good], [bad])
+    assert question.metric == metric
+    assert [question.mark(question.value([one])) for one in (good, bad)] == [Mark.GOOD, Mark.BAD]
+    assert question.mark(question.value([])) is Mark.SKIPPED
+    assert question.text(question.bad) == "changed"
+    assert ask([good], [with_calibration(line(80), ranges, answers)]).metric == "top1", "a loss comes first"
+    assert ask([good], [bad], metric=metric).metric == metric
+
+
+def test_ends_with_the_same_ranges_and_answers_are_incomparable():
+    one = with_calibration(line(90))
+    with pytest.raises(IncomparableError, match="the same calibrated ranges and answers"):
+        ask([one], [one])
+    with pytest.raises(IncomparableError):
+        ask([one], [with_calibration(line(90), "r2")], metric="answers")
+
+
+def test_a_value_in_decibels_is_written_in_decibels():
+    counts = {"unit": "dB", "out_of": 1000, "direction": "higher"}
+    ends = [{**line(0), "metrics": {"sqnr": {**counts, "hits": hits}}} for hits in (42_700, 14_000)]
+    question = ask(ends[:1], ends[1:])
+    assert (question.text(question.good), question.text(question.bad)) == ("42.7 dB", "14 dB")

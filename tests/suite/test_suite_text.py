@@ -270,3 +270,21 @@ def test_a_suite_is_utf8_whatever_the_machine_writes(tmp_path: Path) -> None:
     program = "import pathlib, sys; from qbench.suite import load_suite; load_suite(pathlib.Path(sys.argv[1]))"
     done = subprocess.run([sys.executable, "-c", program, path], env=ascii_only, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "found", "possible"),
+    [
+        ("threads = 0", "threads = 0", "a whole number from 1"),
+        ("repeat_threads = [2, 0]", "repeat_threads = [2, 0]", "whole numbers from 1"),
+        ("most_excused = 1.5", "most_excused = 1.5", "a share between 0 and 1"),
+        ("repeats = 0", "repeats = 0", "a whole number from 1"),
+        ("limits = { top1 = inf }", "limits.top1 = inf", "a finite number"),
+    ],
+)
+def test_a_number_that_is_impossible_comes_with_what_is_possible(tmp_path, line, found, possible):
+    path = tmp_path / "s.qbench.toml"
+    path.write_text(f"[suite]\nbackends = ['fast']\n{line}\n{MODEL}")
+    with pytest.raises(InputError) as caught:
+        load_suite(path)
+    assert (caught.value.found, caught.value.expected) == (f"{found} is impossible", possible)

@@ -235,7 +235,7 @@ def test_what_baselines_hold_is_what_is_compared_with():
     assert (slide.kind, slide.before, slide.after) == (Kind.SLIDE, 0.758, 0.755)
 
 
-def test_a_distance_to_fp32_that_grew_is_no_alarm():
+def test_a_distance_to_fp32_that_grew_is_an_alert_in_its_unit():
     noise = dataclasses.replace(
         top1(760), metric="sqnr", against=Against.REFERENCE, unit="dB", proportion=False, out_of=1000
     )
@@ -246,7 +246,9 @@ def test_a_distance_to_fp32_that_grew_is_no_alarm():
     found = {one.metric: one for one in trend_series(runs, commits=COMMITS)}
     assert (found["sqnr"].unit, found["sqnr"].is_distance, found["sqnr"].steps) == ("dB", True, (10,))
     assert (found[METRIC].unit, found[METRIC].is_distance) == ("%", False)
-    assert alerts(runs) == ()
+    (alert,) = alerts(runs)
+    assert (alert.metric, alert.unit, alert.before, alert.after) == ("sqnr", "dB", 30, 20)
+    assert alert.suspects == (sha(10),)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import errno
 import json
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -235,7 +236,7 @@ def test_damage_names_the_command_that_restores_first(path):
     with pytest.raises(DamagedError) as caught:
         load_baseline(path)
     restored, anew = caught.value.remedy.split(", or ")
-    assert f"git -C {path.parent} checkout HEAD -- mobilenet_v2.json mobilenet_v2.fp32.npz)" in restored
+    assert f"git -C {path.parent} stash push -- mobilenet_v2.json mobilenet_v2.fp32.npz)" in restored
     assert "--qbench-accept-fp32" in anew
 
 
@@ -354,3 +355,22 @@ def test_noise_is_stored_by_class_and_absent_where_none_was_measured(path):
     assert load_baseline(path).cells[slug].outdated().noise == {}
     save_baseline(path, before)
     assert path.read_text() == text
+
+
+# Names in a baseline are any text.
+
+
+@given(
+    name=st.text(min_size=1, max_size=12)
+    | st.sampled_from(["a\nb", "\n", "a b", "{array}", "a\r\nb", "../x", "\x1b[31m", ""])
+)
+def test_a_name_of_data_is_any_text_or_one_sentence(name):
+    with tempfile.TemporaryDirectory() as folder:
+        path = baseline_path(Path(folder), "smoke", "mobilenet_v2")
+        save_baseline(path, accepted())
+        table = json.loads(path.read_text())
+        table["data"][name] = table["data"].pop("photos")
+        path.write_text(json.dumps(table))
+        with pytest.raises(StoreError) as caught:  # the arrays are of another name
+            load_baseline(path)
+        assert caught.value.found

@@ -387,3 +387,9 @@ def test_memory_grows_by_little_with_each_run(tmp_path, reader):
     read(tmp_path / "many")
     growth = (peak_of(lambda: read(tmp_path / "many")) - peak_of(lambda: read(tmp_path / "few"))) / (many - few)
     assert growth < 6000 < size / 3  # bytes a run; one that is kept whole takes several times its size
+
+
+@pytest.mark.parametrize("place", ["nope", None, 3, ["runs"], b"runs"])
+def test_a_history_of_something_else_is_refused_in_one_sentence(place):
+    with pytest.raises(InputError, match=r"expected a pathlib\.Path"):
+        History(place)

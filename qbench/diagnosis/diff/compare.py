@@ -17,6 +17,7 @@ from qbench.backends import (
     arithmetic_of,
     contained,
     in_slices,
+    isolated,
     runs_as_written,
 )
 from qbench.calibration import Rows
@@ -205,7 +206,7 @@ def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | 
 
 
 def _whole(side: Side, stack: ExitStack) -> Executor:
-    return in_slices(stack.enter_context(side.backend.prepare(side.model, threads=side.threads)), side.model)
+    return in_slices(stack.enter_context(isolated(side.backend).prepare(side.model, threads=side.threads)), side.model)
 
 
 def _tapping(
@@ -218,7 +219,9 @@ def _tapping(
     watched = side.tapped or side.backend
     given = {str(value.name) for value in (*side.model.graph.inputs, *side.model.graph.outputs)}
     taps = tuple(name for name in dict.fromkeys(names) if name not in given)
-    tapped = in_slices(stack.enter_context(watched.prepare(side.model, taps=taps, threads=side.threads)), side.model)
+    tapped = in_slices(
+        stack.enter_context(isolated(watched).prepare(side.model, taps=taps, threads=side.threads)), side.model
+    )
     if watched is side.backend:
         how = f"'{side.backend.name}' is tapped, which changes no number there"
         return SideRun(side, values, unaligned, how, _tapped=tapped)

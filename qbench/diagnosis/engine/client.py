@@ -1,5 +1,7 @@
 """One unit alone in an engine, in a process that may end at it."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx_ir as ir
 
@@ -69,6 +71,12 @@ class UnitSession(Closing):
         if self._executor is not None:
             self._executor.close()
             self._executor = None
+
+
+def rows_of_runs(model: ir.Model) -> Rows:
+    """How batches are split for ``model``: of a fixed batch run by run, whatever axes its outputs have."""
+    rows, size = Rows.of(model), fixed_batch(model)
+    return rows if size is None else replace(rows, size=size)
 
 
 def filled_up(model: ir.Model, feeds: Feeds) -> dict[str, Array]:

@@ -2,13 +2,22 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from qbench.diagnosis.hypotheses.hypothesis import MOST, Explanation, Floats, Product, UnitEvidence, counted, heaviest
+from qbench.diagnosis.hypotheses.hypothesis import (
+    MOST,
+    Explanation,
+    Floats,
+    Interior,
+    Product,
+    UnitEvidence,
+    counted,
+    heaviest,
+)
 from qbench.diagnosis.operators.check import other_rules
 from qbench.graph import OPERATORS
 from qbench.judging import Cause, NodeErrors
@@ -294,6 +303,7 @@ def zero_points(facts: UnitEvidence) -> Iterator[Explanation | None]:
     inner = facts.interior
     if inner is None:
         return
+    yield from _exchanged_points(facts, inner)
     for name, one in inner.operands.items():
         if one.grid is None or np.size(one.grid.scale) != 1 or one.grid.qtype.bits > 16:
             continue
@@ -312,6 +322,30 @@ def zero_points(facts: UnitEvidence) -> Iterator[Explanation | None]:
             if off:
                 words = f"zero point {zero - off} in place of {zero} for '{name}'"
                 yield facts.weigh_reals(Cause.ROUNDING, words, facts.real + off * response)
+
+
+def _exchanged_points(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
+    """Operands read with the zero points of each other: of a sum, a constant on every level."""
+    grids = {name: one.grid for name, one in inner.operands.items() if one.feed and one.grid is not None}
+    for (name, grid), (other, its) in combinations(grids.items(), 2):
+        if np.size(grid.scale) != 1 or np.size(its.scale) != 1 or grid.zero_point == its.zero_point:
+            continue
+        apart = int(grid.zero_point) - int(its.zero_point)
+        first = facts.operands[name] + np.float32(float(grid.scale) * apart)
+        second = facts.operands[other] - np.float32(float(its.scale) * apart)
+        real = inner.run({**facts.operands, name: first, other: second})
+        words = f"the zero points of '{name}' ({grid.zero_point}) and '{other}' ({its.zero_point}) exchanged"
+        yield facts.weigh_reals(Cause.ROUNDING, words, real)
+
+
+def wraps_at_end(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The highest level of a quantized result that comes out as the lowest: a clamp of another type, say."""
+    if facts.captured.unit.grid is None:
+        return
+    low, high = facts.lowest, facts.highest
+    for words, end, other in (("highest", high, low), ("lowest", low, high)):
+        levels = np.where(facts.correct == end, other, facts.correct)
+        yield facts.weigh_levels(Cause.ACCUMULATOR, f"the {words} level that wraps to the other end", levels)
 
 
 def solved(facts: UnitEvidence, response: Floats) -> float:

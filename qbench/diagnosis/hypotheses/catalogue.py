@@ -16,6 +16,7 @@ from qbench.diagnosis.hypotheses.arithmetic import (
     rules_of_excess,
     tables,
     unexplained_share,
+    wraps_at_end,
     zero_points,
 )
 from qbench.diagnosis.hypotheses.bias import biases
@@ -31,10 +32,11 @@ from qbench.diagnosis.hypotheses.hypothesis import (
     evidence_of,
 )
 from qbench.diagnosis.hypotheses.layout import operand_orders, paddings, result_orders
-from qbench.diagnosis.hypotheses.memory import repeating, unread, unwritten
+from qbench.diagnosis.hypotheses.memory import overwritten, repeating, unread, unwritten
 from qbench.diagnosis.hypotheses.range import Cost, coarse, grid_costs, weight_costs
 from qbench.diagnosis.hypotheses.scale import operand_scales, scales, stored_scales, weight_scales
-from qbench.diagnosis.units import Captured
+from qbench.diagnosis.hypotheses.weight import single_weights
+from qbench.diagnosis.units import TIE_WIDTH, Captured
 from qbench.judging import Cause
 from qbench.numerics import Arithmetic
 
@@ -52,10 +54,13 @@ COUNTING = (
     Hypothesis("grids inside", chains),
     Hypothesis("pairs of products", pairs),
     Hypothesis("roundings", roundings, by_element=True),
+    Hypothesis("the ends of the grid", wraps_at_end, by_element=True),
+    Hypothesis("operands that are overwritten", overwritten),
     Hypothesis("orders of the result", result_orders),
     Hypothesis("zero points of operands", zero_points),
     Hypothesis("biases", biases, by_element=True),
     Hypothesis("scales", scales, by_element=True),
+    Hypothesis("single weights", single_weights),
     Hypothesis("scales of the weights alone", weight_scales),
     Hypothesis("scales in a shorter type", stored_scales),
     Hypothesis("a narrow accumulator", registers, by_element=True),
@@ -110,7 +115,7 @@ def name_cause(
             return NamedCause(cause=changing.cause, evidence=changing.evidence, weight=changing.weight)
         facts, notes = evidence_of(captured, correct, original)
         with nullcontext() if facts.interior is None else closing(facts.interior):
-            return _named(facts, list(notes))
+            return _named(facts, list(notes), correct)
     except Exception as error:  # one unexpected unit must not end the localization
         return NamedCause(
             cause=None,
@@ -123,13 +128,14 @@ def _failure(what: str, done: str, error: Exception) -> str:
     return f"{what} could not be {done}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
-def _named(facts: UnitEvidence, notes: list[str]) -> NamedCause:
-    counting = _tried(COUNTING, facts, notes) if facts.count else _tried(COUNTING[:1], facts, notes)
-    if facts.count and (not counting or counting[0].weight < _CLEAR) and (narrow := facts.narrowed()) is not None:
-        local = [replace(one, weight=_LOCAL * one.weight) for one in _tried(COUNTING[1:], narrow, notes)]
-        counting = sorted([*counting, *local], key=lambda one: -one.weight)
-    if facts.count and (not counting or counting[0].weight < LEAST):
-        counting = [_unnamed(facts), *counting]
+def _named(facts: UnitEvidence, notes: list[str], correct: Arithmetic | None) -> NamedCause:
+    claimed = facts.captured.errors.claimed
+    if not facts.count and (claimed is None or not claimed.differing):
+        counting = _tried(COUNTING[:1], facts, notes)
+    elif facts.is_beyond_chance:
+        counting = _of_counting(facts, notes)
+    else:
+        counting = _by_probes(facts, notes, correct)
     costs = [] if counting and counting[0].weight >= SURE else _tried(COSTS, facts, notes)
     if not costs or costs[0].weight < LEAST:
         rest, beyond = coarse(facts), _tried(_OF_EXCESS, facts, notes)
@@ -146,6 +152,40 @@ def _named(facts: UnitEvidence, notes: list[str]) -> NamedCause:
     one = first[0]
     others = tuple(sorted([*first[1:], *second], key=lambda other: -other.weight))
     return NamedCause(cause=one.cause, evidence=one.evidence, weight=one.weight, others=others, notes=tuple(notes))
+
+
+def _of_counting(facts: UnitEvidence, notes: list[str]) -> list[Explanation]:
+    """Why ``facts`` differ from their arithmetic, the heaviest first."""
+    counting = _tried(COUNTING, facts, notes)
+    if (not counting or counting[0].weight < _CLEAR) and (narrow := facts.narrowed()) is not None:
+        local = [replace(one, weight=_LOCAL * one.weight) for one in _tried(COUNTING[1:], narrow, notes)]
+        counting = sorted([*counting, *local], key=lambda one: -one.weight)
+    return counting if counting and counting[0].weight >= LEAST else [_unnamed(facts), *counting]
+
+
+def _by_probes(facts: UnitEvidence, notes: list[str], correct: Arithmetic | None) -> list[Explanation]:
+    """Why a few values differ: some rule always fits so few, so the unit is asked on random inputs."""
+    changing = [one for one in _tried(COUNTING[:1], facts, notes) if one.weight >= LEAST]
+    probed = None if facts.captured.probed is None or changing else facts.captured.probed()
+    if probed is None:
+        return changing or ([_too_few(facts)] if facts.count else [])
+    more, _ = evidence_of(probed, correct, facts.original)
+    with nullcontext() if more.interior is None else closing(more.interior):
+        if not more.is_beyond_chance:
+            return [_too_few(facts)] if facts.count else []
+        named = _of_counting(more, notes)
+    return [replace(one, evidence=f"{one.evidence}, on random inputs") for one in named]
+
+
+def _too_few(facts: UnitEvidence) -> Explanation:
+    steps = np.abs(facts.found - facts.correct)[facts.differing]
+    ties = int((np.abs(facts.real - np.floor(facts.real) - 0.5) <= TIE_WIDTH)[facts.differing].sum())
+    right = f"'{facts.arithmetic.name}'" if facts.claimed else "real arithmetic"
+    evidence = (
+        f"{facts.count} of {facts.found.size} levels are not those of {right}, by {steps.max():g} steps at most, "
+        f"{ties} of them at a tie: too few to name a rule"
+    )
+    return Explanation(cause=Cause.WRONG_KERNEL, evidence=evidence, weight=LEAST)
 
 
 def _tried(hypotheses: Sequence[Hypothesis], facts: UnitEvidence, notes: list[str]) -> list[Explanation]:

@@ -11,6 +11,7 @@ from qbench.diagnosis.hypotheses.layout import orders
 from qbench.diagnosis.hypotheses.range import Cost
 from qbench.diagnosis.hypotheses.scale import fitted_factor
 from qbench.diagnosis.rank import is_corrected
+from qbench.diagnosis.unit_runs import OVER_A_STEP
 from qbench.graph import constant_value, node_key
 from qbench.judging import Cause
 from qbench.numerics import quantize
@@ -23,6 +24,9 @@ _MOST_WRONG = 0.005
 _ROUNDED = 1.5
 """Steps of its own by which a rounded bias may differ."""
 _SMALL = 0.6
+_NEARLY_ALL = 0.9
+_FAR_OFF = 3.0
+"""Steps of its grid from which a weight is wrong, and not learned."""
 _DEFAULTS: Mapping[str, tuple[Cause, int | None]] = MappingProxyType(
     {
         **dict.fromkeys(("strides", "dilations", "group"), (Cause.LAYOUT, 1)),
@@ -49,7 +53,7 @@ def written(facts: UnitEvidence) -> Iterator[Explanation | None]:
     if facts.is_product:
         weight = constant_value(node.inputs[1]) if len(node.inputs) > 1 else None
         if weight is not None:
-            yield _weights(inner, weight.astype(np.float64))
+            yield _weights(facts, inner, weight.astype(np.float64))
         bias = constant_value(node.inputs[2]) if len(node.inputs) > 2 else None
         if bias is not None:
             yield _bias(facts, inner, bias.astype(np.float64).reshape(-1))
@@ -86,28 +90,29 @@ def _plain(value: object, default: int | None) -> int | None:
     return default if all(one == default for one in every) else -1
 
 
-def _weights(inner: Interior, weight: Floats) -> Explanation | None:
+def _weights(facts: UnitEvidence, inner: Interior, weight: Floats) -> Explanation | None:
     operand, written = inner.operand(1), inner.constant(1)
     if operand is None or operand.grid is None or written is None or written.shape != weight.shape:
         return None
     grid, levels = operand.grid, operand.levels
     assert levels is not None
     step, axis = np.asarray(grid.expanded(weight.shape)[0], np.float64), None if grid.block_size else grid.axis
-    off = np.abs(written - weight) > 1.01 * step
+    off = np.abs(written - weight) > OVER_A_STEP * step
     share = float(off.mean())
+    own = quantize(weight.astype(np.float32), grid).astype(np.float64)
     if share <= _MOST_WRONG:
-        return None
+        return _single(np.abs(levels.astype(np.float64) - own))
     said = f"{share:.1%} of the weights are off by more than a step of their grid"
+    if float((np.abs(own - levels.astype(np.float64)) > OVER_A_STEP).mean()) <= _MOST_WRONG:
+        return _cut(facts.captured.errors.clipped_weights or share)
     if (order := _order(written, weight, step)) is not None:
         return Explanation(cause=Cause.LAYOUT, evidence=f"{order}; {said}", weight=1.0)
-    integers = quantize(weight.astype(np.float32), grid).astype(np.float64)
-    if (order := _order(levels.astype(np.float64), integers, np.ones(()), "the integers of the weights")) is not None:
+    if (order := _order(levels.astype(np.float64), own, np.ones(()), "the integers of the weights")) is not None:
         evidence = f"{order}, under the scales of their places; {said}"
         return Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=1.0)
     at_ends = (levels == grid.qtype.qmin) | (levels == grid.qtype.qmax) | (levels == -grid.qtype.qmax)
-    if at_ends[off].mean() > 0.9:
-        evidence = f"{said}, nearly all of them at an end of it: their range is cut"
-        return Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=0.95)
+    if at_ends[off].mean() > _NEARLY_ALL:
+        return _cut(share)
     slopes = _slopes(written, weight, axis)
     left = np.abs(written - slopes * weight) > 1.01 * np.maximum(step, step * np.abs(slopes))
     words = f"they are {slopes.min():.4g} … {slopes.max():.4g} times the float ones"
@@ -116,6 +121,28 @@ def _weights(inner: Interior, weight: Floats) -> Explanation | None:
     like = float(np.corrcoef(written.reshape(-1), weight.reshape(-1))[0, 1])
     cause = Cause.WRONG_SCALE if like > 0.5 else Cause.LAYOUT
     return Explanation(cause=cause, evidence=f"{said}; they correlate by {like:.2f} with the float ones", weight=0.8)
+
+
+def _single(off: Floats) -> Explanation | None:
+    """Single weights whose codes are ``off`` by more steps than learned rounding moves them.
+
+    They are compared with the codes of fp32's weights on the same grid, so that a clipped weight is none of them.
+    """
+    places = np.argwhere(off > _FAR_OFF)
+    if not len(places):
+        return None
+    first = tuple(places[0].tolist())
+    evidence = (
+        f"{len(places)} of {off.size} weights are up to {off.max():.3g} steps of their grid from fp32's, "
+        f"the first at {list(first)}"
+    )
+    return Explanation(cause=Cause.WRONG_WEIGHT, evidence=evidence, weight=1.0)
+
+
+def _cut(share: float) -> Explanation:
+    """Weights that are the fp32 ones on a grid which is too narrow for a ``share`` of them."""
+    evidence = f"{share:.1%} of the weights lie beyond their grid by more than a step: their range is cut"
+    return Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=0.95)
 
 
 def _order(written: Floats, weight: Floats, step: Floats, what: str = "the weights") -> str | None:
@@ -301,8 +328,9 @@ def lines(facts: UnitEvidence) -> Iterator[Explanation | None]:
         0.0, 1 - fitted / max(facts.hard_count, 1)
     )  # as many fitted numbers as differences explain nothing
     words = f"an offset of its own in {off} of {count} channels (up to {np.abs(means).max():.3g} steps)"
-    if off:
-        yield facts.weigh_reals(Cause.WRONG_BIAS, words, facts.real + facts.along(means), worth)
+    if off:  # what adds no bias has none that is wrong
+        cause = Cause.WRONG_BIAS if facts.is_product else Cause.ROUNDING
+        yield facts.weigh_reals(cause, words, facts.real + facts.along(means), worth)
     words = f"slopes of {plain.min():.4g} … {plain.max():.4g} over {count} channels"
     yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * facts.along(plain), worth)
     words = f"slopes of {slopes.min():.4g} … {slopes.max():.4g} and offsets over {count} channels"

@@ -11,8 +11,15 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.backends import Executor, IntegerBackend, in_slices
-from qbench.diagnosis.unit_runs import exact_backend
-from qbench.diagnosis.units import TIE_WIDTH, Captured, QuantizedUnit, are_by_chance, leaves_ties_open
+from qbench.diagnosis.unit_runs import computes_in_float, exact_backend
+from qbench.diagnosis.units import (
+    TIE_WIDTH,
+    Captured,
+    QuantizedUnit,
+    are_by_chance,
+    are_of_floats,
+    leaves_ties_open,
+)
 from qbench.errors import QbenchError
 from qbench.graph import PRODUCTS, constant_value, grid_of, values_by_name
 from qbench.judging import Cause
@@ -217,6 +224,7 @@ Mask = npt.NDArray[np.bool_]
 
 MOST = 60_000
 """Elements that are examined, unless one sample has more."""
+_ENOUGH, _FEW, _TENTH = 8, 3, 0.1
 _ARRAYS = ("found", "correct", "real", "differing", "hard")
 
 
@@ -268,6 +276,15 @@ class UnitEvidence:
     def __post_init__(self) -> None:
         object.__setattr__(self, "count", int(self.differing.sum()))
         object.__setattr__(self, "hard_count", int(self.hard.sum()))
+
+    @property
+    def is_beyond_chance(self) -> bool:
+        """Whether enough values differ to tell one rule from another: eight, or three that are a tenth of all.
+
+        Some sixty rules are tried, each also in the places alone that differ. A step up or down is one of two, so that
+        one of sixty-four rules fits six such values by chance.
+        """
+        return self.count >= _ENOUGH or (self.count >= _FEW and self.count > _TENTH * self.found.size)
 
     @property
     def is_product(self) -> bool:
@@ -467,7 +484,8 @@ class Product:
 _REMEDIES: Mapping[Cause, str] = MappingProxyType(
     {
         Cause.RANGE_OUTLIER: "Choose a range method that cuts outliers (percentile, mse), 16 bits, or float.",
-        Cause.CLIPPING: "Calibrate on samples like those that are scored, or by a range method that keeps the ends.",
+        Cause.CLIPPING: "Calibrate on samples like those that are scored, or by a range method that keeps the ends, "
+        "of weights too.",
         Cause.DEAD_RANGE: "Choose an asymmetric or unsigned grid, and calibrate anew if the profile is an old one.",
         Cause.CHANNELS_DIFFER: "Quantize the weights per channel, or equalize the channels across layers before.",
         Cause.BIAS_SATURATION: "Give the bias 32 bits, or the weights a larger scale; or keep the node in float.",
@@ -485,6 +503,8 @@ _REMEDIES: Mapping[Cause, str] = MappingProxyType(
         Cause.CRASH: "Report the unit and its input to the engine's authors; keep the node in float until then.",
         Cause.WRONG_KERNEL: "Report the smallest failing input to the engine's authors, or name its arithmetic.",
         Cause.WRONG_GRAPH: "Compare its operators and constants with fp32's, and look for a pass that changed them.",
+        Cause.IN_FLOAT: "See which operand lost its integers (a Q/DQ pair, a folded weight), or what the engine lacks.",
+        Cause.WRONG_WEIGHT: "Compare the bytes of the weight that the engine reads with those of the file.",
         Cause.CALIBRATION: "Compare the calibration data, their order and preprocessing with the accepted run's.",
         Cause.GRID: "Give the node more bits (its weights 8, its values 16), or keep it in float.",
     }
@@ -587,7 +607,11 @@ def evidence_of(
         hard = differing & (np.abs(found - np.clip(real, low, high)) > 0.5 + slack)
         ties = np.abs(real - np.floor(real) - 0.5) <= TIE_WIDTH
         moved = int((differing & ties & (np.abs(found - levels) == 1)).sum())
-        if leaves_ties_open(correct) and are_by_chance(int(differing.sum()), moved, float(ties.sum())):
+        count, tied = int(differing.sum()), float(ties.sum())
+        by_floats = are_of_floats(count, int((np.abs(found - levels) > 1).sum()), tied, found.size)
+        if (leaves_ties_open(correct) and are_by_chance(count, moved, tied)) or (
+            count and by_floats and computes_in_float(unit, correct)
+        ):
             baseline, differing = found, np.zeros_like(differing)
     if unit.grid is None:
         slack = float(np.max(width)) - 0.5  # a real result is not rounded

@@ -1,6 +1,7 @@
 """Results that change between runs, and elements that are not computed."""
 
 from collections.abc import Iterator
+from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +9,7 @@ import numpy.typing as npt
 from qbench.diagnosis.hypotheses.hypothesis import MOST, Explanation, Mask, UnitEvidence
 from qbench.errors import QbenchError
 from qbench.judging import Cause
+from qbench.numerics import dequantize
 
 _FILLED = 0.8
 """Share of differing neighbours from which a block was overwritten, and not single elements."""
@@ -95,6 +97,31 @@ def unwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
         words = f"the first of {len(rows)} samples in place of all"
         yield facts.weigh_levels(Cause.NOT_WRITTEN, words, levels)
     yield _constants(facts)
+
+
+def overwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
+    """The tail of an operand that holds the levels of the other one: its buffer was used again too early.
+
+    In each sample the tail begins at the first value that differs.
+    """
+    inner = facts.interior
+    if inner is None or facts.is_product or not facts.found.ndim:
+        return
+    feeds = {name: one for name, one in inner.operands.items() if one.feed and one.grid is not None}
+    rows = facts.differing.reshape(len(facts.found), -1)
+    tail = (np.cumsum(rows, axis=1) > 0).reshape(facts.found.shape)
+    for name, other in permutations(feeds, 2):
+        grid = feeds[name].grid
+        levels, own = facts.feeds[feeds[other].feed], facts.feeds[feeds[name].feed]
+        if grid is None or own.shape != facts.found.shape or levels.dtype != own.dtype:
+            continue
+        try:
+            held = np.where(tail, np.broadcast_to(levels, own.shape), own)
+        except ValueError:  # the other operand is larger
+            continue
+        real = inner.run({**facts.operands, name: dequantize(held, grid)})
+        words = f"the levels of '{other}' in the tail of '{name}', which is still to be read,"
+        yield facts.weigh_reals(Cause.NOT_WRITTEN, words, real)
 
 
 def unread(facts: UnitEvidence) -> Iterator[Explanation | None]:

@@ -330,5 +330,5 @@ def _damaged(path: Path, found: str) -> InputError:
         f"Reading the replay file '{path}'",
         found=found,
         expected=f"lines of JSON that begin with a 'replay' line ({FORMAT})",
-        remedy="Name another file, or remove this one to start again.",
+        remedy="Name another file, or move this one aside to start again.",
     )

@@ -71,7 +71,9 @@ def conv(making: KernelContext) -> KernelFunction:
     weight, x, y = making.needed(3), making.qparams(1, 2), making.qparams(6, 7)
     accumulated, zero = convolution_sums(making), int(x.zero_point)
     scales = (x, making.scales(4), y)
-    finished = finishing(making, scales, optional(making, 8), columns=len(weight), largest=accumulated.largest)
+    remainder, largest = making.arithmetic.remainder, accumulated.largest
+    left = 0 if remainder is None else remainder.of_convolution(len(weight), weight.shape[1], _groups(making))
+    finished = finishing(making, scales, optional(making, 8), columns=len(weight), largest=largest, left=left)
     windows = Windows.of(making.node, tuple(weight.shape[2:]))
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:

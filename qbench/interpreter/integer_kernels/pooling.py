@@ -31,13 +31,15 @@ class Averagers:
     Args:
         making: of the node.
         x, y: qparams of the data and of the result.
+        beyond: whether they are of the channels beyond the arithmetic's blocks (``Remainder``).
 
     Raises:
         InputError: a multiplier between the scales that the arithmetic cannot hold.
     """
 
-    def __init__(self, making: KernelContext, x: QParams, y: QParams) -> None:
+    def __init__(self, making: KernelContext, x: QParams, y: QParams, *, beyond: bool = False) -> None:
         self._making, self._x, self._y = making, x, y
+        self._arithmetic = making.arithmetic.beyond_blocks if beyond else making.arithmetic
         self._made: dict[tuple[Averaging, tuple[int, ...], bytes], Averager] = {}
 
     def of(self, scheme: Averaging, counts: Ints64) -> Averager:
@@ -52,7 +54,7 @@ class Averagers:
         return self._made[key]
 
     def _new(self, scheme: Averaging, counts: Ints64) -> Averager:
-        arithmetic = self._making.arithmetic
+        arithmetic = self._arithmetic
         averager(scheme, self._x, self._y, counts * 0 + 1, arithmetic)
         try:
             return averager(scheme, self._x, self._y, counts, arithmetic)
@@ -174,7 +176,7 @@ _AXES = 3
 def global_average(making: KernelContext) -> KernelFunction:
     """QLinearGlobalAveragePool: x s z s_y z_y, over all axes but the batch and the channels."""
     last = bool(int_attribute(making.node, "channels_last", 0))
-    mean = _Reduction(making, making.qparams(3, 4), mean=True)
+    mean = _Reduction(making, making.qparams(3, 4), mean=True, channels=-1 if last else 1)
     known = _known_shape(making)
     if known is not None:
         mean.prepare([known[axis] for axis in (range(1, len(known) - 1) if last else range(2, len(known)))])
@@ -228,12 +230,16 @@ def _known_shape(making: KernelContext) -> tuple[int | None, ...] | None:
 
 
 class _Reduction:
-    """The sums or means of a node; what depends on the number of elements is made once for each number."""
+    """The sums or means of a node; what depends on the number of elements is made once for each number.
 
-    def __init__(self, making: KernelContext, y: QParams, *, mean: bool) -> None:
-        self._x, self._y, self._mean = making.qparams(1, 2), y, mean
+    ``channels``: of means over planes, the axis along which an arithmetic may count in blocks.
+    """
+
+    def __init__(self, making: KernelContext, y: QParams, *, mean: bool, channels: int | None = None) -> None:
+        self._x, self._y, self._mean, self._channels = making.qparams(1, 2), y, mean, channels
         self._arithmetic, self._counters = making.arithmetic, making.counters
         self._averagers = Averagers(making, self._x, y)
+        self._beyond = Averagers(making, self._x, y, beyond=True)
         self.prepare([])
 
     def prepare(self, sizes: Sequence[int | None]) -> None:
@@ -249,13 +255,22 @@ class _Reduction:
             return quantize(reduced, self._y, self._arithmetic)
         count = int(np.prod([codes.shape[axis] for axis in axes], dtype=np.int64))
         totals = np.asarray(codes.sum(axis=axes, keepdims=keep, dtype=np.int64)) - count * int(self._x.zero_point)
-        sums = np.asarray(totals).reshape(-1)  # one number too is an array
+        sums = np.atleast_1d(totals)  # one number too is an array
         kept = held(sums, self._arithmetic.accumulator)
-        rounded, (low, high) = self._over(count)(kept), self._arithmetic.limits(self._y)
+        rounded, (low, high) = self._codes(kept, count), self._arithmetic.limits(self._y)
         self._counters.overflowed += int(np.count_nonzero(kept != sums))
         return np.asarray(self._counters.clip(rounded, low, high).astype(self._y.qtype.storage_dtype)).reshape(
             totals.shape
         )
 
-    def _over(self, count: int) -> Averager:
-        return self._averagers.of(self._arithmetic.mean, np.asarray(max(count, 1) if self._mean else 1, np.int64))
+    def _codes(self, sums: Ints64, count: int) -> Ints64:
+        remainder, axis = self._arithmetic.remainder, self._channels
+        if remainder is None or axis is None or not (left := remainder.of_planes(sums.shape[axis])):
+            return self._over(count)(sums)
+        whole, beyond = np.split(sums, [sums.shape[axis] - left], axis=axis)
+        parts = self._over(count)(whole), self._over(count, self._beyond)(beyond)
+        return np.concatenate(parts, axis=axis)
+
+    def _over(self, count: int, averagers: Averagers | None = None) -> Averager:
+        counts = np.asarray(max(count, 1) if self._mean else 1, np.int64)
+        return (averagers or self._averagers).of(self._arithmetic.mean, counts)

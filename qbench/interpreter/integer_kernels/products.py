@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.graph import float_attribute, int_attribute
+from qbench.graph import INTEGER_FORMS, float_attribute, int_attribute, word_attribute
 from qbench.interpreter.accumulate import (
     RAISE,
     Accumulate,
@@ -20,11 +20,11 @@ from qbench.interpreter.accumulate import (
     summed_by_steps,
 )
 from qbench.interpreter.arrays import Array, BatchError
-from qbench.interpreter.finish import Epilogue, Finish, finish
+from qbench.interpreter.finish import Epilogue, Finish, finish_in_blocks
 from qbench.interpreter.gemm import Operands
 from qbench.interpreter.kernel import KernelContext, KernelFunction
-from qbench.interpreter.windows import behind_clip
-from qbench.numerics import MultiplierForm, QParams, Ranges, SumShape, held
+from qbench.interpreter.windows import behind_clip, onward
+from qbench.numerics import MultiplierForm, OwnBias, QParams, Ranges, SumShape, held
 
 # What every product of integers does around its sums: its bias, how large they can be, a register of int32, codes.
 #
@@ -97,18 +97,31 @@ def reach(weight: Array, zeros: Ints64, codes: "np.dtype[Any]", pairs: int) -> i
 
 
 def finishing(
-    making: KernelContext, scales: tuple[QParams, Array, QParams], bias: Array | None, *, columns: int, largest: int
+    making: KernelContext,
+    scales: tuple[QParams, Array, QParams],
+    bias: Array | None,
+    *,
+    columns: int,
+    largest: int,
+    left: int = 0,
 ) -> Finish:
     """What makes codes of sums.
 
     Args:
         making: of the node.
         scales: the qparams of the data, the scale or scales of the weight, the qparams of the result.
-        bias: a number or one a column, int32 at s_x · s_w.
+        bias: a number or one a column, int32 at s_x · s_w, or at the scale of its own that the node gives.
         columns: N.
         largest: what no exact sum exceeds in magnitude.
+        left: how many of the last columns are beyond the arithmetic's blocks (``Remainder``).
+
+    Raises:
+        InputError: a multiplier that the arithmetic cannot hold.
     """
     x, weight, y = scales
+    own = None if bias is None else own_bias(making, x)
+    if own is not None and bias is not None:
+        return _finishing_own(making, (scales, own), bias, columns=columns, largest=largest, left=left)
     each = weight.astype(np.float64)
     epilogue = Epilogue(
         scales=(x.scale, each.reshape(-1) if each.size > 1 else each.reshape(()), y.scale),
@@ -117,9 +130,55 @@ def finishing(
         limits=making.arithmetic.limits(y),
         columns=columns,
         largest=largest,
-        ranges=Ranges.of(x, y.qtype, clipped=behind_clip(making.node)),
+        ranges=Ranges.of(x, y.qtype, clipped=behind_clip(making.node), onward=onward(making.node)),
     )
-    return finish(epilogue, making.arithmetic, making.counters, compiled=making.means.compiled)
+    compiled = making.means.compiled
+    return finish_in_blocks(epilogue, making.arithmetic, making.counters, compiled=compiled, left=left)
+
+
+def own_bias(making: KernelContext, x: QParams) -> OwnBias | None:
+    """The scales of a product of data on ``x`` and its bias, where that has a scale of its own; else None."""
+    form = INTEGER_FORMS.get((making.node.domain, making.node.op_type))
+    if form is None or form.bias_scale is None or making.absent(form.bias_scale):
+        return None
+    ruled = word_attribute(making.node, "sum_scale", "finest") == "bias"
+    weight, bias = (making.scales(index).reshape(-1) for index in (4, form.bias_scale))
+    return OwnBias.of(
+        x.scale, weight if weight.size > 1 else weight[0], bias if bias.size > 1 else bias[0], ruled=ruled
+    )
+
+
+def _finishing_own(
+    making: KernelContext,
+    scales: tuple[tuple[QParams, Array, QParams], OwnBias],
+    bias: Array,
+    *,
+    columns: int,
+    largest: int,
+    left: int,
+) -> Finish:
+    """As ``finishing``, of a bias at a scale of its own: both are brought to one scale, which their sum has."""
+    (x, weight, y), own = scales
+    arithmetic, ends, compiled = making.arithmetic, making.arithmetic.limits(y), making.means.compiled
+    added = own.bias_levels(bias.astype(np.int64).reshape(-1), arithmetic)
+    if own.on_product:
+        each = weight.astype(np.float64)
+        at = (x.scale, each.reshape(-1) if each.size > 1 else each.reshape(()), y.scale)
+        epilogue = Epilogue(scales=at, output=y, bias=added, limits=ends, columns=columns, largest=largest)
+        return finish_in_blocks(epilogue, arithmetic, making.counters, compiled=compiled, left=left)
+    bring, held_by = own.sums(arithmetic), 1 << (arithmetic.accumulator.bits - 1)
+    reached = min(int(np.ceil(largest * float((own.product / own.at).max()))) + 1, held_by)
+    epilogue = Epilogue(
+        scales=(1.0, own.at, y.scale), output=y, bias=added, limits=ends, columns=columns, largest=reached
+    )
+    finished = finish_in_blocks(epilogue, arithmetic, making.counters, compiled=compiled, left=left)
+
+    def run(sums: npt.NDArray[Any]) -> Array:
+        wide = sums.astype(np.int64)
+        making.counters.overflowed += int(np.count_nonzero(own.beyond(wide, arithmetic)))
+        return finished(bring(held(wide, arithmetic.accumulator)))
+
+    return run
 
 
 def in_register(making: KernelContext, sums: npt.NDArray[Any], largest: int) -> npt.NDArray[np.int32]:
@@ -151,7 +210,7 @@ def matmul(making: KernelContext) -> KernelFunction:
     if weight is None or weight.ndim != 2:
         return _computed_matmul(making)
     a, zeros = making.qparams(1, 2), zero_points(making, 5)
-    finished, accumulate = _prepared(making, weight, zeros, (a, making.qparams(6, 7)), None)
+    finished, accumulate = _prepared(making, weight, zeros, (a, making.qparams(6, 7)), optional(making, 8))
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         codes = inputs[0]
@@ -216,6 +275,9 @@ def _as_reals(making: KernelContext, x: QParams, bias: Array | None, largest: in
 
     A bias that an arithmetic adds as reals is added behind the register; by RANGE behind the scale.
     """
+    own = None if bias is None else own_bias(making, x)
+    if own is not None and bias is not None:
+        return _own_as_reals(making, own, bias)
     scale = np.asarray(x.scale * making.scales(4).reshape(-1).astype(np.float32), np.float32)
     register, added = making.arithmetic.accumulator, np.int32(0) if bias is None else bias
     most = largest + int(np.abs(added.astype(np.int64)).max(initial=0))
@@ -231,6 +293,21 @@ def _as_reals(making: KernelContext, x: QParams, bias: Array | None, largest: in
         kept = held(total, register)
         making.counters.overflowed += int(np.count_nonzero(kept != total))
         return np.asarray((kept + behind).astype(np.float32) * scale)
+
+    return run
+
+
+def _own_as_reals(making: KernelContext, own: OwnBias, bias: Array) -> Finish:
+    """f32(sum) · f32(s), the sum of product and bias at one scale s."""
+    arithmetic, bring = making.arithmetic, own.sums(making.arithmetic)
+    added, scale = own.bias_levels(bias.astype(np.int64).reshape(-1), arithmetic), own.at.astype(np.float32)
+
+    def run(sums: npt.NDArray[Any]) -> Array:
+        wide = sums.astype(np.int64)
+        total = bring(held(wide, arithmetic.accumulator)) + added
+        kept = held(total, arithmetic.accumulator)
+        making.counters.overflowed += int(np.count_nonzero(own.beyond(wide, arithmetic) | (kept != total)))
+        return np.asarray(kept.astype(np.float32) * scale)
 
     return run
 
@@ -260,7 +337,7 @@ def _computed(
 
 
 def _computed_matmul(making: KernelContext) -> KernelFunction:
-    product = _computed(making, making.qparams(1, 2), making.qparams(6, 7), None)
+    product = _computed(making, making.qparams(1, 2), making.qparams(6, 7), optional(making, 8))
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         left, right = inputs[0], inputs[3]

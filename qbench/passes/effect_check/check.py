@@ -10,6 +10,7 @@ from qbench.errors import QbenchError
 from qbench.graph import graph_digest, own_copy, shapes_alone
 from qbench.interpreter import BatchError
 from qbench.passes.contract import ARITHMETICS, LOSSY, QDQ, Effect, EffectKind, Pass
+from qbench.passes.effect_check.functions import with_function
 from qbench.passes.effect_check.regions import Region, Side, changed_regions, step_of
 from qbench.passes.effect_check.trials import KERNEL_ERRORS, Question, Trials, at_zero, judged, trials_of
 from qbench.passes.effect_check.verdicts import (
@@ -22,11 +23,10 @@ from qbench.passes.effect_check.verdicts import (
     RegionVerdict,
     Yardstick,
     arithmetic_name,
-    common_reach,
     different,
-    reach_of,
     running,
 )
+from qbench.passes.requantization.reach import common_reach, reach_of
 from qbench.passes.soundness import Interface, fault_of
 
 # A pass run on a graph and checked: numbers, soundness, what it returns, a fixed point.
@@ -217,7 +217,10 @@ class _Trying:
         reaches = {name: common_reach(*(side.values[name] for side in sides)) for name in region.inputs}
         trials = trials_of(region, reaches, shapes, self.seed)
         zeros = {name: at_zero(region, reaches, name) for name in region.inputs}
-        return judged(Question(region, trials, occurring, self._by(sides[0].end(region.output)), zeros), self.machines)
+        asked = Question(region, trials, occurring, self._by(sides[0].end(region.output)), zeros)
+        verdict = judged(asked, self.machines)
+        lossy = self.effect.kind is EffectKind.LOSSY and verdict.verdict is not PassVerdict.REFUTED
+        return with_function(asked, verdict) if lossy else verdict
 
     def _whole(self, before: Side, after: Side) -> Iterator[RegionVerdict]:
         """The outputs of the whole graph on samples: what lowering makes of a region may depend on what is around."""

@@ -17,13 +17,13 @@ from qbench.passes.effect_check.verdicts import (
     Array,
     Counterexample,
     PassVerdict,
-    Reach,
     RegionVerdict,
     Running,
     Yardstick,
     arithmetic_name,
     running,
 )
+from qbench.passes.requantization.reach import Reach
 from qbench.passes.requantization.tables import critical_reals
 
 # Which inputs a region is tried on: all of them where they can be counted, else those on which mistakes show.

@@ -12,9 +12,11 @@ from qbench.graph import (
     op_spec,
     weight_channel_axis,
 )
+from qbench.passes.lowering.own_bias import AddedBias, added_bias
 from qbench.passes.lowering.site import (
     EIGHT_BITS,
     ENGINE_DOMAIN,
+    INTEGER_DOMAIN,
     UP_TO_16_BITS,
     Operand,
     Site,
@@ -41,24 +43,21 @@ _MATRIX = 2
 def lower_convolution(site: Site, node: ir.Node) -> str | None:
     """Conv → QLinearConv, ConvTranspose → QLinearConvTranspose."""
     form = next(form for form in op_spec(node).forms if form.result is not None)
-    operator, domain, filters = form.name, form.domain, weight_channel_axis(node, 0)
+    operator, domain = form.name, form.domain
     pair = _data_and_weight(node)
     if isinstance(pair, str):
         return pair
     data, weight = pair
-    result = result_of(node.outputs[0])
-    if problem := site.target.lacks(operator, domain) or _types(site, data, weight, result):
+    if problem := site.target.lacks(operator, domain) or _filters(site, node, pair, operator):
         return problem
-    if problem := _channels(weight, filters):
-        return problem
-    if not weight.is_constant:
-        return "its weight is computed"
-    if not site.target.any_qparams and np.unique(weight.points).size != 1:
-        return f"{operator} has one zero point for all channels"
+    own = added_bias(site, node, data, weight)
+    if own is not None:
+        return _own_bias(site, pair, own, (domain, operator), kept_attributes(node, *form.attributes))
     bias = input_at(node, 2)
     added = operand_of(bias)
     if bias is not None and (added is None or not on_the_product(added, data, weight)):
         return "its bias does not have the scale of the product"
+    result = result_of(node.outputs[0])
     if result is None:
         return "its result is real: no QuantizeLinear alone reads it"
     quantizer, output = result
@@ -66,6 +65,20 @@ def lower_convolution(site: Site, node: ir.Node) -> str | None:
     inputs = [*data.triple, *weight.triple, output.scale, output.point]
     inputs += [] if added is None else [added.integers]
     site.replace([node, quantizer], operator, inputs, kept_attributes(node, *form.attributes), domain=domain)
+    return None
+
+
+def _filters(site: Site, node: ir.Node, pair: tuple[Operand, Operand], operator: str) -> str | None:
+    """Why no kernel convolves these types and weights; None where one does."""
+    data, weight = pair
+    if problem := _types(site, data, weight, result_of(node.outputs[0])):
+        return problem
+    if problem := _channels(weight, weight_channel_axis(node, 0)):
+        return problem
+    if not weight.is_constant:
+        return "its weight is computed"
+    if not site.target.any_qparams and np.unique(weight.points).size != 1:
+        return f"{operator} has one zero point for all channels"
     return None
 
 
@@ -77,6 +90,9 @@ def lower_gemm(site: Site, node: ir.Node) -> str | None:
     if not has_unit_factors(node):
         return "QGemm scales its bias with alpha, and has no beta"
     transposed = int_attribute(node, "transB", 0)
+    own = added_bias(site, node, *pair)
+    if own is not None:
+        return _own_gemm(site, pair, own, transposed=bool(transposed))
     bias = input_at(node, 2)
     return _gemm(site, [node], pair, bias, transposed=bool(transposed))
 
@@ -87,7 +103,13 @@ def lower_matrix_product(site: Site, node: ir.Node) -> str | None:
     if isinstance(pair, str):
         return pair
     data, weight = pair
-    behind = _bias_behind(node, weight)
+    own = added_bias(site, node, data, weight)
+    own = None if own is None or own.on_product else own
+    if own is not None and data.rank == weight.rank == _MATRIX:
+        return _own_gemm(site, pair, own, transposed=False)
+    if own is not None and result_of(own.last) is not None:
+        return _columns(site, weight) or _own_bias(site, pair, own, ("", "QLinearMatMul"), [])
+    behind = None if own is not None else _bias_behind(node, weight)
     if behind is not None:
         added = operand_of(behind[1])
         if added is None or not on_the_product(added, data, weight):
@@ -107,6 +129,44 @@ def lower_matrix_product(site: Site, node: ir.Node) -> str | None:
         quantizer, output = result
         inputs = [*data.triple, *weight.triple, output.scale, output.point]
         site.replace([node, quantizer], operator, inputs)
+    return None
+
+
+def _own_bias(
+    site: Site, pair: tuple[Operand, Operand], own: AddedBias, operator: tuple[str, str], attributes: list[ir.Attr]
+) -> str | None:
+    """The operator (domain and name) or our own of that name, with a bias that was split off or has its own scale."""
+    data, weight = pair
+    result, domain, name = result_of(own.last), operator[0] if own.on_product else INTEGER_DOMAIN, operator[1]
+    if problem := site.target.lacks(name, domain) or _types(site, data, weight, result):
+        return problem
+    if result is None:
+        return "its result is real: no QuantizeLinear alone reads it"
+    quantizer, output = result
+    levels, scales = own.operands(site)
+    inputs = [*data.triple, *site.widened(weight).triple, output.scale, output.point, levels]
+    inputs += [] if scales is None else [scales]
+    site.replace([*own.nodes, quantizer], name, inputs, [*attributes, *own.attributes], domain=domain)
+    return None
+
+
+def _own_gemm(site: Site, pair: tuple[Operand, Operand], own: AddedBias, *, transposed: bool) -> str | None:
+    """QGemm or our own, its result quantized or real, with a bias that was split off or has its own scale."""
+    data, weight = pair
+    result, domain = result_of(own.last), ENGINE_DOMAIN if own.on_product else INTEGER_DOMAIN
+    lacking = site.target.lacks("QGemm", domain)
+    if problem := lacking or _types(site, data, weight, result) or _channels(weight, 0 if transposed else 1):
+        return problem
+    levels, scales = own.operands(site)
+    nodes: list[ir.Node] = list(own.nodes)
+    inputs: list[ir.Value | None] = [*data.triple, *site.widened(weight).triple, levels]
+    if result is not None:
+        nodes.append(result[0])
+    ends = (None, None) if result is None else (result[1].scale, result[1].point)
+    inputs += [] if result is None and scales is None else ends
+    inputs += [] if scales is None else [scales]
+    attributes = [ir.AttrInt64("transB", int(transposed)), *own.attributes]
+    site.replace(nodes, "QGemm", inputs, attributes, domain=domain)
     return None
 
 

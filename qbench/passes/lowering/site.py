@@ -1,7 +1,7 @@
 """The graph that is being lowered, and the integers around one float operator."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from qbench.graph import (
     set_origin,
 )
 from qbench.interpreter import KERNELS
+from qbench.numerics import Arithmetic, BiasScheme
 from qbench.passes.editing import NameScope, add_constant, remove_unread, take_place
 
 # What a graph is lowered for: the engine or interpreter that runs it, as its operators on integers by domain and name.
@@ -40,11 +41,13 @@ class Target:
         any_qparams: whether its products take any integers of 8 bits or 16 by 8, give any of 8 or 16, and take a zero
             point a channel, or only what ONNX Runtime has kernels of.
         outside: whether it looks up functions that extensions define.
+        own_biases: whether its products add a bias at a scale of its own.
     """
 
     operators: frozenset[tuple[str, str]]
     any_qparams: bool = False
     outside: bool = False
+    own_biases: bool = False
 
     def lacks(self, operator: str, domain: str = "") -> str | None:
         """Why ``operator`` cannot be in its graphs; None when it can."""
@@ -285,4 +288,9 @@ def has_unit_factors(gemm: ir.Node) -> bool:
 # What the integer interpreter has operators for.
 
 INTEGER_INTERPRETER = Target(frozenset(KERNELS), any_qparams=True, outside=True)
-"""Whatever the interpreter counts: engines have no more."""
+"""Whatever the interpreter counts under any arithmetic: engines have no more."""
+
+
+def integer_target(arithmetic: Arithmetic) -> Target:
+    """What the interpreter counts under ``arithmetic``."""
+    return replace(INTEGER_INTERPRETER, own_biases=arithmetic.biases is BiasScheme.FINEST)

@@ -3,30 +3,38 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import is_constant
+from qbench.numerics import dequantize
 from qbench.passes.contract import ARITHMETICS, EXACT, LOSSY, Effect, EffectKind, decline
-from qbench.passes.editing import NameScope
+from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.qdq.folding import fold_mover, fold_quantizer
 from qbench.passes.requantization.border import Border, border_of, codes_of, requantized_at
+from qbench.passes.requantization.reach import reach_of
 from qbench.passes.requantization.requantize import Reads, readers_behind, remove_border, stand_in
 
-# Reals that are quantized only to be dequantized again stay as they are: DQ(Q(x)) becomes x.
+# Reals that are quantized only to be dequantized again are not rounded any more; their limits stay.
 #
-#     real ─Q─[l,h]─DQ─ reals   →   real
+#     real ─Q─[l,h]─DQ─ reals   →   real ─Clip(DQ(l), DQ(h))─ reals       without an end that the real cannot pass
 #
-# This loses whatever the pair did, the rounding and the limits: quantize(3.7) with limit 2, then dequantize, is 2
-# before and 3.7 behind. It is LOSSY, a step of quantizing and otherwise of the policy ``fast`` alone.
+# This loses the rounding of the pair, by any number of steps where it stood before something steep. It is LOSSY, a step
+# of quantizing and otherwise of the policy ``fast`` alone. The limits may be those of the model: quantizers and
+# ``absorb-clip`` move a Relu or Clip into the end of a grid, and nothing tells such an end from one that calibration
+# chose. Glow drops them: quantize(3.7) with limit 2, then dequantize, is 2 before and 3.7 behind.
 #
 # In QDQ form every operator on integers is between such pairs, and without them would compute in floats. So only
 # pairs between floats go: what makes the real reads no codes, and nothing behind quantizes it or
 # multiplies it with weights. A constant is not taken: it is folded with its rounding.
 
+_ENDS_ARE_INPUTS = 11
+"""The opset since which the ends of a Clip are inputs."""
+
 
 @dataclass(frozen=True, slots=True)
 class DropPair:
-    """Requires: QDQ. Ensures: no float operator reads another's result after a Q/DQ pair.
+    """Requires: QDQ. Ensures: no float operator reads another's result after a Q/DQ pair; its limits are a Clip.
 
     Args:
         name: of the pass.
@@ -37,25 +45,85 @@ class DropPair:
 
     def run(self, model: ir.Model) -> bool:
         """Drop in graph order, again where that leaves pairs between floats; True when there was one."""
-        names, changed = NameScope.of_values(model), False
-        while sum(self._dropped(node, names) for node in list(model.graph) if node.graph is not None):
+        limits, changed = Unrounded.of(model), False
+        while sum(self._dropped(node, limits) for node in list(model.graph) if node.graph is not None):
             changed = True
         return changed
 
-    def _dropped(self, node: ir.Node, names: NameScope) -> bool:
-        found = codes_of(node)
-        border = None if found is None else found.border
-        if found is None or border is None or is_constant(border.source):
+    def _dropped(self, node: ir.Node, limits: "Unrounded") -> bool:
+        border = limits.border_before(node)
+        if border is None or is_constant(border.source):
             return False
         if (reason := _between_integers(node, border)) is not None:
             return decline(node, reason, self.name) and False
-        stand_in(node.outputs[0], border.source, names)
-        graph = node.graph
+        limits.put(node, border)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Unrounded:
+    """The limits of borders as Clips of reals, one a border, in a graph that is changed in place."""
+
+    values: NameScope
+    nodes: NameScope
+    written: dict[ir.Value, ir.Value]
+
+    @classmethod
+    def of(cls, model: ir.Model) -> "Unrounded":
+        """Of ``model``, with no Clip yet."""
+        return cls(NameScope.of_values(model), NameScope.of_nodes(model), {})
+
+    def border_before(self, node: ir.Node) -> Border | None:
+        """The border whose codes ``node`` dequantizes by the parameters that they were quantized by; None elsewhere."""
+        found = codes_of(node)
+        border = None if found is None else found.border
+        return border if found is not None and border is not None and found.qparams == border.qparams else None
+
+    def put(self, dequantizer: ir.Node, border: Border) -> None:
+        """Let what reads ``dequantizer`` read the reals before ``border``, within its limits; it goes."""
+        stand_in(dequantizer.outputs[0], self._limited(border), self.values)
+        graph = dequantizer.graph
         assert isinstance(graph, ir.Graph)
-        graph.remove(node, safe=True)
+        graph.remove(dequantizer, safe=True)
         if not border.codes.uses() and not border.codes.is_graph_output():
             remove_border(border)
-        return True
+
+    def _limited(self, border: Border) -> ir.Value:
+        if border.codes not in self.written:
+            self.written[border.codes] = self._clipped(border)
+        return self.written[border.codes]
+
+    def _clipped(self, border: Border) -> ir.Value:
+        source, reach = border.source, reach_of(border.source)
+        codes = np.array([border.low, border.high], border.qparams.qtype.storage_dtype)
+        low, high = (float(end) for end in dequantize(codes, border.qparams))
+        ends = (low if reach.low < low else None, high if reach.high > high else None)
+        if ends == (None, None):
+            return source
+        graph, name = border.quantizer.graph, f"{border.quantizer.name}_limits"
+        assert isinstance(graph, ir.Graph)
+        clip = ir.Node("", "Clip", [source], num_outputs=1, name=self.nodes.fresh(name))
+        clip.metadata_props.update(border.quantizer.metadata_props)
+        limited = clip.outputs[0]
+        limited.name, limited.type, limited.shape = self.values.fresh(name), source.type, source.shape
+        graph.insert_after(border.quantizer, clip)
+        self._set_ends(clip, ends, source.dtype or ir.DataType.FLOAT)
+        return limited
+
+    def _set_ends(self, clip: ir.Node, ends: tuple[float | None, float | None], dtype: ir.DataType) -> None:
+        graph = clip.graph
+        assert isinstance(graph, ir.Graph)
+        imports = graph.opset_imports
+        by_attributes = imports.get("", imports.get("ai.onnx", 0)) < _ENDS_ARE_INPUTS
+        clip.resize_inputs(1 if by_attributes else 3)
+        for index, (end, word) in enumerate(zip(ends, ("min", "max"), strict=True), start=1):
+            if end is None:
+                continue
+            if by_attributes:
+                clip.attributes.add(ir.AttrFloat32(word, end))
+            else:
+                constant = add_constant(graph, f"{clip.name}_{word}", np.array(end, dtype.numpy()), self.values)
+                clip.replace_input_with(index, constant)
 
 
 def _between_integers(dequantizer: ir.Node, border: Border) -> str | None:

@@ -54,7 +54,21 @@ def test_a_single_tie_is_not_a_mistake_under_exact_arithmetic_alone():
     found.reshape(-1)[first] = moved.reshape(-1)[first]
     assert one.cause(found, machine=ideal).cause is None
     assert one.cause(moved, machine=ideal).cause is Cause.ROUNDING  # half of all ties
-    assert one.cause(found, machine=MACHINE).cause is Cause.ROUNDING  # an engine can be this arithmetic
+    few = one.cause(found, machine=MACHINE)  # an engine can be this arithmetic, but one place names no rule
+    assert few.cause is Cause.WRONG_KERNEL
+    assert f"1 of {right.size} levels" in few.evidence
+    assert one.cause(moved, machine=MACHINE).cause is Cause.ROUNDING
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_fewer_than_eight_of_six_hundred_places_name_no_rule(count):
+    one = _of_many_ties()
+    right = one.levels(MACHINE)
+    found = right.copy()
+    found.reshape(-1)[:count] += 1
+    assert one.cause(found, machine=MACHINE).cause is Cause.WRONG_KERNEL
+    found.reshape(-1)[:300] = right.reshape(-1)[:300] + 1
+    assert one.cause(found, machine=MACHINE).cause is Cause.ROUNDING
 
 
 @pytest.mark.parametrize("rounding", [Rounding.HALF_UP, Rounding.HALF_AWAY])

@@ -1,0 +1,152 @@
+"""The verdict on a cell that the quarantine file lists as known to be bad."""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from qbench.judging import format as remedies
+from qbench.judging.measurement import Measurement
+from qbench.judging.noise import Repeats, noise_of
+from qbench.judging.rules import QuarantineEntry, Tolerance, exact
+from qbench.judging.verdict import WIDTH, Gate, GateState, Outcome, Verdict, one_line
+from qbench.metrics import Against, Direction, Score
+from qbench.number_text import distance_text, value_text
+
+# A listed cell must keep failing as listed:
+#
+#     the entry has run out, or the cell does not fail      EXPIRED
+#     worse than its listed values by more than a margin    FAILED
+#     no values of this cell, but of others                 as judged: the entry is about the others
+#     else                                                  QUARANTINED
+#
+# The margin is the tolerance of the metric, at least 2 % of the samples (of a value without samples, of the value), or
+# what runs of the cell differ by, whichever is more: values may come from another class, where a few crops move. An
+# entry without any values is of an older qbench: any fall passes, and a notice says so.
+
+EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED, Outcome.INCONCLUSIVE)
+NO_LONGER_FAILS = "no longer fails"
+"""The headline of a cell whose quarantine entry is not needed begins with this."""
+_SLACK = Fraction(2, 100)
+_NO_VALUES = "it has no values, so any fall passes: 'qbench quarantine' of the same cell writes them"
+
+
+def quarantined(
+    verdict: Verdict,
+    measurement: Measurement,
+    entry: QuarantineEntry,
+    *,
+    tolerance: Tolerance,
+    repeats: tuple[Repeats | None, bool],
+    notices: tuple[str, ...],
+    today: datetime.date,
+    whole: bool,
+) -> Verdict:
+    """``verdict`` as the ``entry`` about its cell changes it.
+
+    Args:
+        tolerance: of the cell. repeats: what is known of its noise, and whether the scores are a mean of these runs.
+        notices: those of ``verdict`` that help for a cell that is never accepted. today: for the last day of the entry.
+        whole: whether all samples were run; values of a part are not compared.
+    """
+    rule = f"quarantine '{entry.cell}' until {entry.expires} ({entry.owner})"
+    if verdict.outcome not in EXCUSABLE:
+        return _not_failing(verdict, entry, rule, notices)
+    if entry.expired(today):
+        return replace(
+            verdict,
+            outcome=Outcome.EXPIRED,
+            headline=one_line(f"the quarantine ended on {entry.expires}: {verdict.headline}"),
+            rule=rule,
+            remedy=remedies.quarantine_over(entry.cell, entry.owner),
+        )
+    listed = f"'{entry.cell}' is listed as {entry.measured}: {entry.reason} ({entry.owner}, {entry.expires})"
+    values = entry.values.get(str(measurement.cell), {})
+    if entry.values and not values:
+        added = f"'{entry.cell}' lists other cells as known bad, and not this one: it has no values of it"
+        return replace(verdict, notices=(*notices, added))
+    fallen = _fallen(measurement, values, tolerance, repeats) if whole and measurement.stopped is None else None
+    if fallen is not None:
+        gate = replace(fallen, rule=rule)
+        return replace(
+            verdict,
+            outcome=Outcome.FAILED,
+            headline=one_line(f"{gate.detail}; {verdict.headline}"),
+            rule=rule,
+            gates=(*verdict.gates, gate),
+            notices=(*notices, listed),
+            remedy=remedies.worse_than_listed(entry.cell),
+        )
+    unlisted = [score.metric for score in measurement.scores if score.metric not in values]
+    if not values:
+        listed = f"{listed}; {_NO_VALUES}"
+    elif unlisted:
+        listed = f"{listed}; it has no value of {', '.join(unlisted)}, so that these may fall any further"
+    return replace(
+        verdict,
+        outcome=Outcome.QUARANTINED,
+        headline=_headline_listed(verdict.headline, entry.reason),
+        rule=rule,
+        notices=(*notices, listed),
+        remedy="",
+    )
+
+
+def _not_failing(verdict: Verdict, entry: QuarantineEntry, rule: str, notices: tuple[str, ...]) -> Verdict:
+    if entry.is_pattern:  # other cells of the pattern may fail
+        return replace(verdict, notices=(*notices, f"does not fail, though '{entry.cell}' lists it as known bad"))
+    return replace(
+        verdict,
+        outcome=Outcome.EXPIRED,
+        headline=one_line(f"{NO_LONGER_FAILS}: remove the entry; {verdict.headline}"),
+        rule=rule,
+        remedy=remedies.no_longer_fails(entry.cell),
+    )
+
+
+def _fallen(
+    measurement: Measurement,
+    values: Mapping[str, float],
+    tolerance: Tolerance,
+    repeats: tuple[Repeats | None, bool],
+) -> Gate | None:
+    """The gate of the metric that fell furthest beyond its listed value; None: none did."""
+    found: list[tuple[Fraction, Gate]] = []
+    for score in measurement.scores:
+        if score.metric not in values:
+            continue
+        listed = exact(values[score.metric])
+        noise = noise_of(score, repeats[0], averaged=repeats[1])
+        judged = Fraction(score.hits, score.out_of) if noise is None else noise.value(score)
+        worse = listed - judged if score.direction is Direction.HIGHER else judged - listed
+        margin = _margin(score, listed, tolerance)
+        if noise is not None:
+            margin = max(margin, Fraction(noise.admits(score, round(listed * score.out_of))[1]) / score.out_of)
+        if worse > margin:
+            found.append((worse / margin if margin else worse, _gate(score, listed, judged, margin)))
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def _margin(score: Score, listed: Fraction, tolerance: Tolerance) -> Fraction:
+    own = tolerance.margin(score) / score.out_of if score.against is Against.LABELS else Fraction(0)
+    return max(own, _SLACK if score.unit == "%" else _SLACK * abs(listed))
+
+
+def _gate(score: Score, listed: Fraction, judged: Fraction, margin: Fraction) -> Gate:
+    now, then = value_text(float(judged), score.unit), value_text(float(listed), score.unit)
+    return Gate(
+        kind="listed",
+        metric=score.metric,
+        state=GateState.BROKEN,
+        detail=f"{score.metric} {now} is worse than listed, {then}, by more than "
+        f"{distance_text(float(margin), score.unit)}",
+        rule="",
+        limit=float(listed - margin if score.direction is Direction.HIGHER else listed + margin),
+    )
+
+
+def _headline_listed(headline: str, reason: str) -> str:
+    """``headline`` with the reason where both fit on the line; the notice of the entry has the reason too."""
+    full = " ".join(f"{headline} (listed: {reason})".split())
+    choices = (full, f"{headline} (listed)")
+    return next((text for text in choices if len(text) <= WIDTH), headline)

@@ -1,0 +1,64 @@
+"""A suite of thousands of models: which of them a site and its pictures show, and the part of a report about one model.
+
+A page or a row takes milliseconds to draw, and thousands of them are more than a reader can use. Up to ``MOST_MODELS``
+all models are shown; of more, those that need attention or have moved, then others by their names. What was left out is
+said.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from qbench.number_text import thousands
+from qbench.reporting.report import Matrix, Report
+from qbench.reporting.trends import StepGroup, is_eventful
+from qbench.reporting.view import CellView
+
+MOST_MODELS = 1_000
+"""Models of a site: with more, drawing takes minutes and the tables are too large for a browser."""
+
+
+def most_telling(report: Report, most: int = MOST_MODELS) -> Report:
+    """``report`` with the cells of at most ``most`` models, and a notice where it had more."""
+    models = report.models
+    if len(models) <= most:
+        return report
+    found = {key.model for key in report.findings}
+    weight = Counter({model: 1_000 * (model in found) for model in models})
+    for cell in report.cells:
+        is_moving = is_eventful(cell, report.trends.get(cell.key, ()))
+        weight[cell.key.model] += 100 * cell.is_red + is_moving
+    chosen = set(sorted(models, key=lambda model: (-weight[model], model))[:most])
+    notice = (
+        f"{thousands(most)} of {thousands(len(models))} models are shown, those that need attention or have moved; "
+        "'qbench export latest --format csv' has every cell"
+    )
+    return replace(
+        report,
+        cells=tuple(cell for cell in report.cells if cell.key.model in chosen),
+        matrices=tuple(_only(matrix, chosen) for matrix in report.matrices),
+        costs={key: cost for key, cost in report.costs.items() if key.model in chosen},
+        powers=tuple(power for power in report.powers if power.model in chosen),
+        notices=(notice, *report.notices),
+    )
+
+
+def _only(matrix: Matrix, models: set[str]) -> Matrix:
+    return replace(matrix, rows=tuple(row for row in matrix.rows if row[0] in models))
+
+
+def by_model(report: Report) -> Iterator[tuple[str, Report]]:
+    """Each model with the part of ``report`` that is about it: cells, steps and costs."""
+    cells: dict[str, list[CellView]] = {model: [] for model in report.models}
+    for cell in report.cells:
+        cells[cell.key.model].append(cell)
+    steps: dict[str, list[StepGroup]] = {}
+    for group in report.step_groups:
+        for model in dict.fromkeys(step[0].model for step in group.steps):
+            steps.setdefault(model, []).append(group)
+    costs: dict[str, dict[object, object]] = {}
+    for key, cost in report.costs.items():
+        costs.setdefault(key.model, {})[key] = cost
+    for model, own in cells.items():
+        groups = tuple(steps.get(model, ()))
+        yield model, replace(report, cells=tuple(own), step_groups=groups, costs=costs.get(model, {}))  # type: ignore[arg-type]

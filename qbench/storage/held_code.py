@@ -1,0 +1,540 @@
+"""The digest of the code that a value runs and of all that it holds, by which cached results are found again."""
+
+import array
+import copyreg
+import enum
+import functools
+import hashlib
+import logging
+import marshal
+import mmap
+import os
+import stat
+import sys
+import threading
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from qbench.lazy import gc_paused
+from qbench.storage.source_digest import (
+    SourceFiles,
+    digest_bytes,
+    digest_file,
+    digest_plain,
+    file_of_class,
+    file_of_module,
+    is_installed,
+    is_own,
+    is_users,
+)
+
+# A key is of everything that can change what a value computes:
+#
+#     source files       of its classes and functions and of what these import; versions of installed packages
+#                        (``source_digest``)
+#     what it holds      attributes, slots, items of containers, arrays by their numbers; of functions what they close
+#                        over, their defaults, attributes and what they wrap; of bound methods and partials what they
+#                        are bound to
+#     what code reads    of functions and classes of users: the global names in their code, also of modules (a factor
+#                        that another module has set), and the attributes of their classes
+#     files              that it names: a path, or a text that is the path of a file
+#
+# An object without visible content (of a C library, an open file, a generator) cannot be followed; neither can an
+# import of a computed name. Then the key says so, and nothing that was made with it is used in another process.
+#
+# Everything is taken in an order of its own (sets and attributes sorted), so that a key is the same in every process.
+# The order of a dictionary counts where it holds more than plain values: it may be the order of steps. What is found by
+# a global name waits in a list, so that a chain of functions needs no recursion.
+
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
+_MOST_OBJECTS = 200_000
+_MOST_FILES, _MOST_BYTES = 64, 16 << 20
+"""Files whose content is read for a key; of more, and of larger ones, size and time count."""
+_LONGEST_PATH, _MOST_PATHS, _NO_PATH = 255, 2_000, frozenset("\n\0")
+_OUTER = 3
+"""Levels from the value whose key is taken within which installed packages are followed by their sources."""
+_NAMED = 16
+"""Items of a container up to which its texts are looked at as paths."""
+_LARGE = 1 << 20
+"""Bytes from which an array's digest is kept in the process."""
+_NEUTRAL: tuple[type, ...] = (
+    logging.Logger,
+    type(threading.Lock()),
+    type(threading.RLock()),
+    type(NotImplemented),
+    type(Ellipsis),
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+"""What holds nothing that a result depends on; the name says all."""
+_CONTAINERS: tuple[type, ...] = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex)
+_COMPUTED_ONCE = (functools.cached_property,)
+_METHODS_OF_CLASSES = (staticmethod, classmethod, property, functools.partialmethod, functools.cached_property)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedCode:
+    """The ``digest`` of values and their code; ``unfollowed``: what could not be followed, a phrase each."""
+
+    digest: str
+    unfollowed: tuple[str, ...]
+
+
+def digest_code(*values: object) -> str:
+    """The digest of the code that ``values`` (objects with methods, functions) run, and of what they hold."""
+    return followed_code(*values).digest
+
+
+def followed_code(*values: object) -> FollowedCode:
+    """The digest of ``values``, and what of them no digest can follow: equal digests say nothing then."""
+    walk = _Walk()
+    with gc_paused(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # reducing some iterators is deprecated
+        try:
+            roots = [walk.digest(value) for value in values]
+            reached = walk.reached()
+        except RecursionError:
+            return FollowedCode(digest_plain([]), ("an object that holds others more than a hundred levels deep",))
+    files = walk.files
+    parts = [roots, reached, sorted(files.files.items()), sorted(files.versions.items())]
+    return FollowedCode(digest_plain(parts), tuple(sorted({*walk.unfollowed, *files.unfollowed})))
+
+
+class _Walk:
+    """One walk through what values hold."""
+
+    def __init__(self) -> None:
+        self.files = SourceFiles()
+        self.unfollowed: dict[str, None] = {}
+        self._known: dict[int, tuple[object, str]] = {}  # the object is kept, so that no other gets its id
+        self._open: dict[int, int] = {}
+        self._later: list[tuple[str, object]] = []
+        self._labels: dict[str, str] = {}
+        self._held: dict[str, object] = {}
+        self._paths: dict[str, str] = {}
+        self._files_read = 0
+        self._within_own = 0
+
+    def reached(self) -> list[tuple[str, str]]:
+        """The digests of all that code reads by a global name, by that name."""
+        while self._later:
+            label, value = self._later.pop()
+            self._labels[label] = self.digest(value)
+        return sorted(self._labels.items())
+
+    def _read_later(self, label: str, value: object) -> str:
+        """Take ``value`` after all others; the label by which ``reached`` names it."""
+        while label in self._labels and self._held[label] is not value:
+            label += " again"  # a module that was loaded twice
+        if label not in self._labels:
+            self._labels[label], self._held[label] = "", value
+            self._later.append((label, value))
+        return label
+
+    def digest(self, value: object) -> str:
+        """The digest of one value; equal for equal content, whatever the process."""
+        if type(value) in _PLAIN:
+            return self._plain(value)
+        identity = id(value)
+        if identity in self._known:
+            return self._known[identity][1]
+        if identity in self._open:
+            return f"cycle {len(self._open) - self._open[identity]}"
+        if len(self._known) > _MOST_OBJECTS:
+            self._cannot(f"more than {_MOST_OBJECTS:,} objects")
+            return ""
+        self._open[identity] = len(self._open)
+        found = digest_bytes("\n".join(self._parts(value)).encode("utf-8", "backslashreplace"))
+        del self._open[identity]
+        self._known[identity] = (value, found)
+        return found
+
+    def _cannot(self, what: str) -> None:
+        self.unfollowed[what] = None
+
+    def _plain(self, value: object) -> str:
+        if isinstance(value, str):
+            named = self._file_named(value)
+            text = value if len(value) <= _LONGEST_PATH else digest_bytes(value.encode("utf-8", "surrogatepass"))
+            return f"{text!r}{named}"
+        if isinstance(value, bytes) and len(value) > _LONGEST_PATH:
+            return f"bytes {digest_bytes(value)}"
+        return f"{type(value).__name__} {value!r}"
+
+    def _file_named(self, text: str, folder: Path | None = None) -> str:
+        """The content of the file that ``text`` is the path of; empty: it is none."""
+        is_path = len(text) <= _LONGEST_PATH and ("." in text or "/" in text) and not _NO_PATH.intersection(text)
+        if self._within_own or not is_path:
+            return ""
+        path = text if folder is None else str(folder / text)
+        if path not in self._paths:
+            if len(self._paths) >= _MOST_PATHS:
+                return ""
+            self._paths[path] = _file_state(path, is_read=self._files_read < _MOST_FILES)
+            self._files_read += bool(self._paths[path])
+        return self._paths[path]
+
+    def _parts(self, value: object) -> list[str]:
+        for kinds, method in _KINDS:
+            if isinstance(value, kinds):
+                own = method(self, value)
+                return own if isinstance(value, type | types.FunctionType) else [*own, *self._state(value)]
+        return self._object(value)
+
+    # Code.
+
+    def _add_source(self, module: str, file: Path | None) -> None:
+        """The source of ``module``; of an installed package that a value merely holds something of, the version."""
+        if len(self._open) > _OUTER and file is not None and is_installed(file):
+            self.files.add_version(module.partition(".")[0])
+        else:
+            self.files.add_module(module, file)
+
+    def of_module(self, module: types.ModuleType) -> list[str]:
+        self.files.add_module(module.__name__, file_of_module(module.__name__))
+        return ["module", module.__name__]
+
+    def of_class(self, one: type) -> list[str]:
+        parts = ["class"]
+        for base in one.__mro__:
+            module, file = _module_of(base), file_of_class(base)
+            parts.append(f"{module}:{base.__qualname__}")
+            self._add_source(module, file)
+            if is_users(module, file):
+                parts += self._class_attributes(base)
+        return parts if type(one) is type else [*parts, self.digest(type(one))]
+
+    def _class_attributes(self, one: type) -> Iterator[str]:
+        for name, value in sorted(vars(one).items()):
+            is_code = isinstance(value, (types.FunctionType, *_METHODS_OF_CLASSES))
+            if name.startswith("_abc_") or (name.startswith("__") and name.endswith("__") and not is_code):
+                continue
+            label = f"{_module_of(one)}:{one.__qualname__}.{name}"
+            if is_code and "<locals>" not in label:
+                yield self._read_later(label, value)
+            else:
+                yield f"{name} {self.digest(value)}"
+
+    def of_function(self, function: types.FunctionType) -> list[str]:
+        code = function.__code__
+        module = str(function.__globals__.get("__name__") or "")  # __module__ is that of the function it wraps
+        file = Path(code.co_filename)
+        self._add_source(module, file)
+        has_file = file.is_file()
+        parts = ["function", f"{module}:{function.__qualname__}", str(code.co_firstlineno)]
+        if not has_file or "<" in function.__qualname__:
+            parts += self.of_code(code)
+        is_held = is_own(module)
+        self._within_own += is_held
+        defaults = (*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items()))
+        parts += [self.digest(one) for one in defaults]
+        parts += [f"{name} {self.digest(cell)}" for name, cell in zip(code.co_freevars, _cells(function), strict=True)]
+        parts += [f"{name} {self.digest(one)}" for name, one in sorted(vars(function).items())]
+        self._within_own -= is_held
+        if is_users(module, file if has_file else file_of_module(module)):
+            parts += self._reads(function, file.parent if has_file else None)
+        return parts
+
+    def of_code(self, code: types.CodeType) -> list[str]:
+        """Instructions and constants, those of inner functions too."""
+        parts = [code.co_code.hex(), *code.co_names, *code.co_varnames]
+        for one in code.co_consts:
+            parts += self.of_code(one) if isinstance(one, types.CodeType) else [self.digest(one)]
+        return parts
+
+    def _reads(self, function: types.FunctionType, folder: Path | None) -> list[str]:
+        """The global names that the code of ``function`` reads, and the files that its constants name."""
+        names, texts = set[str](), set[str]()
+        for code in _codes(function.__code__):
+            names.update(code.co_names)
+            texts.update(one for one in code.co_consts if type(one) is str)
+        space, package = function.__globals__, str(function.__globals__.get("__package__") or "")
+        self._later_of(str(space.get("__name__") or ""), space, names)
+        for name in names:
+            for module in (sys.modules.get(name), sys.modules.get(f"{package}.{name}")):
+                if module is not None and name not in space:
+                    self._later_of_module(module, names)
+        found = [f"{text!r} {self._file_named(text) or self._file_named(text, folder)}" for text in sorted(texts)]
+        return [each for each in found if not each.endswith(" ")]
+
+    def _later_of(self, module: str, space: Mapping[str, object], names: set[str]) -> None:
+        for name in sorted(names & space.keys()):
+            value = space[name]
+            if name.startswith("__") and name.endswith("__"):
+                continue
+            if isinstance(value, types.ModuleType):
+                self._later_of_module(value, names)
+            elif not _is_foreign(value):
+                self._read_later(f"{module}:{name}", value)
+
+    def _later_of_module(self, module: types.ModuleType, names: set[str]) -> None:
+        name = module.__name__
+        file = file_of_module(name)
+        if not is_users(name, file) or name in ("__main__", "builtins"):
+            return
+        label = f"{name} by {digest_plain(sorted(names & vars(module).keys()))}"
+        if label not in self._labels:
+            self._labels[label], self._held[label] = "module", module
+            self.files.add_module(name, file)
+            self._later_of(name, vars(module), names)
+
+    def of_method(self, method: types.MethodType) -> list[str]:
+        return ["method", self.digest(method.__func__), self.digest(method.__self__)]
+
+    def of_builtin(self, function: Any) -> list[str]:  # noqa: ANN401 - methods of C types have no common type
+        held = function.__self__
+        own = "" if held is None or isinstance(held, types.ModuleType) else self.digest(held)
+        return ["builtin", f"{function.__module__ if own == '' else ''}:{function.__qualname__}", own]
+
+    def of_method_of_class(self, value: Any) -> list[str]:  # noqa: ANN401 - several kinds
+        names = ("__func__", "fget", "fset", "fdel", "func", "args", "keywords")
+        return [
+            type(value).__name__,
+            *(f"{name} {self.digest(getattr(value, name))}" for name in names if hasattr(value, name)),
+        ]
+
+    def of_partial(self, value: "functools.partial[Any]") -> list[str]:
+        return ["partial", self.digest(value.func), self.digest(value.args), self.digest(value.keywords)]
+
+    def of_cached(self, value: Any) -> list[str]:  # noqa: ANN401 - functools has no public type of it
+        return ["cached", self.digest(value.__wrapped__)]
+
+    # Values.
+
+    def of_neutral(self, value: object) -> list[str]:
+        return ["neutral", getattr(value, "__qualname__", type(value).__qualname__)]
+
+    def of_typing(self, value: object) -> list[str]:
+        return ["typing", repr(value)]
+
+    def of_reference(self, value: "weakref.ref[Any]") -> list[str]:
+        return ["reference", self.digest(value())]
+
+    def of_path(self, value: PurePath) -> list[str]:
+        return ["path", str(value), self._file_named(str(value))]
+
+    def of_text(self, value: str) -> list[str]:
+        return ["text", str.__str__(value)]
+
+    def of_number(self, value: complex) -> list[str]:
+        kind = next(one for one in (bool, int, float, complex) if isinstance(value, one))
+        return ["number", kind.__repr__(value)]
+
+    def of_buffer(self, value: "bytes | bytearray | memoryview | array.array[Any]") -> list[str]:
+        view = memoryview(value)
+        return ["buffer", view.format, str(view.shape), digest_bytes(view.tobytes())]
+
+    def of_mapping(self, value: Mapping[Any, Any]) -> list[str]:
+        items = dict(value.items()) if isinstance(value, types.MappingProxyType) else dict(dict.items(value))  # type: ignore[arg-type]
+        pairs = [f"{self.digest(key)}: {self.digest(one)}" for key, one in items.items()]
+        is_table = all(type(one) in _PLAIN for one in items.values())
+        return ["mapping", *(sorted(pairs) if is_table else pairs)]
+
+    def of_sequence(self, value: list[Any] | tuple[Any, ...]) -> list[str]:
+        kind = "list" if isinstance(value, list) else "tuple"
+        items = list(value) if isinstance(value, list) else tuple(value)
+        if len(items) > _NAMED and _is_plain(items):
+            return [kind, digest_bytes(marshal.dumps(items, 2))]
+        return [kind, *map(self.digest, items)]
+
+    def of_set(self, value: set[Any] | frozenset[Any]) -> list[str]:
+        return ["set", *sorted(map(self.digest, value))]
+
+    def of_member(self, value: enum.Enum) -> list[str]:
+        return ["member", self.digest(type(value)), value.name, self.digest(value.value)]
+
+    def _object(self, value: object) -> list[str]:
+        """Anything else: its numbers, its message, its class and state; what it is made again from."""
+        if is_own(_module_of(type(value))) and "__wrapped__" in getattr(value, "__dict__", {}):
+            return ["seen through", self.digest(value.__dict__["__wrapped__"])]
+        for taken in (_array_digest, _message_bytes):
+            content = taken(value, self)
+            if content:
+                return ["content", type(value).__qualname__, *content, *self._attributes(value)]
+        is_held = is_own(_module_of(type(value)))
+        self._within_own += is_held
+        state = self._state(value)
+        self._within_own -= is_held
+        if _has_hidden_state(value):
+            state += self._reduced(value)
+        return ["object", self.digest(type(value)), *state]
+
+    def _state(self, value: object) -> list[str]:
+        """The class of an object, unless its kind says all of it, and its attributes."""
+        kind = type(value)
+        return [*([] if kind in _EXACT else [self.digest(kind)]), *self._attributes(value)]
+
+    def _attributes(self, value: object) -> list[str]:
+        """The attributes and slots of an object, by name, without what its class computes once from them."""
+        kind = type(value)
+        held = dict[str, object]()
+        for one in kind.__mro__:
+            held |= {name: getattr(value, name) for name in _slots(one) if hasattr(value, name)}
+        own = getattr(value, "__dict__", None)
+        if isinstance(own, dict) and not isinstance(value, type | types.ModuleType):
+            held |= {str(name): one for name, one in own.items()}
+        made = {name for one in kind.__mro__ for name, each in vars(one).items() if isinstance(each, _COMPUTED_ONCE)}
+        return [f"{name} {self.digest(held[name])}" for name in sorted(held) if name not in made]
+
+    def _reduced(self, value: object) -> list[str]:
+        try:
+            registered = copyreg.dispatch_table.get(type(value))
+            made = value.__reduce_ex__(2) if registered is None else registered(value)
+            parts: list[Any] = list(made) if isinstance(made, tuple) else [made]
+            held = [list(one) if isinstance(one, Iterator) else one for one in parts if one is not None]
+        except Exception:
+            self._cannot(f"an object of {type(value).__module__}.{type(value).__qualname__}")
+            return []
+        return ["made by", *(self.digest(one) for one in held if one is not type(value))]
+
+
+_Method = Callable[[_Walk, Any], list[str]]
+_LRU = type(functools.cache(lambda: None))
+_KINDS: tuple[tuple[type | tuple[type, ...], _Method], ...] = (
+    (_NEUTRAL, _Walk.of_neutral),
+    (types.ModuleType, _Walk.of_module),
+    ((types.GenericAlias, types.UnionType), _Walk.of_typing),
+    (type, _Walk.of_class),
+    (types.FunctionType, _Walk.of_function),
+    (types.MethodType, _Walk.of_method),
+    ((types.BuiltinFunctionType, types.MethodWrapperType), _Walk.of_builtin),
+    (_METHODS_OF_CLASSES, _Walk.of_method_of_class),
+    (functools.partial, _Walk.of_partial),
+    (_LRU, _Walk.of_cached),
+    (types.CodeType, _Walk.of_code),
+    (weakref.ref, _Walk.of_reference),
+    (enum.Enum, _Walk.of_member),
+    (PurePath, _Walk.of_path),
+    (str, _Walk.of_text),
+    ((bytes, bytearray, memoryview, array.array), _Walk.of_buffer),
+    ((int, float, complex), _Walk.of_number),
+    ((dict, types.MappingProxyType), _Walk.of_mapping),
+    ((list, tuple), _Walk.of_sequence),
+    ((set, frozenset), _Walk.of_set),
+)
+"""Kind of value → how it is taken; the first that fits. Anything else is an object."""
+_EXACT = frozenset(
+    one
+    for kinds, _ in _KINDS
+    for one in (kinds if isinstance(kinds, tuple) else (kinds,))
+    if one not in (type, enum.Enum, PurePath)
+) | {type(Path())}
+"""Kinds that say all of an object's class; of their subclasses the class counts too."""
+
+
+def _module_of(one: type) -> str:
+    module: object = one.__module__  # a property of some types of C
+    return module if isinstance(module, str) else ""
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """``code`` and that of inner functions."""
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from _codes(one)
+
+
+def _cells(function: types.FunctionType) -> Iterator[object]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # a name that was never bound
+            yield None
+
+
+def _slots(one: type) -> Iterator[str]:
+    """The names of the slots that a class of Python adds, as they are read."""
+    slots = vars(one).get("__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else tuple(slots):
+        if name not in ("__dict__", "__weakref__"):
+            is_private = name.startswith("__") and not name.endswith("__")
+            yield f"_{one.__name__.lstrip('_')}{name}" if is_private else name
+
+
+def _is_foreign(value: object) -> bool:
+    """Whether a global name is code of qbench, of the standard library or of an installed package: files have it."""
+    module = getattr(value, "__module__", None)
+    if not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) or not isinstance(module, str):
+        return False
+    is_wrapper = isinstance(value, types.FunctionType) and bool(value.__closure__ or vars(value))
+    return not is_wrapper and not is_users(module, file_of_module(module))
+
+
+def _is_plain(items: Iterable[object]) -> bool:
+    """Whether all of ``items``, and those of tuples in it, are plain."""
+    kinds = set(map(type, items))
+    if kinds <= _PLAIN:
+        return True
+    return kinds <= _PLAIN | {tuple} and all(_is_plain(one) for one in items if type(one) is tuple)
+
+
+def _has_hidden_state(value: object) -> bool:
+    """Whether a C type may hold what no attribute shows."""
+    kind = type(value)
+    if not any("__dict__" in vars(one) or "__slots__" in vars(one) for one in kind.__mro__):
+        return True
+    made_by = [vars(one).get("__new__") for one in kind.__mro__ if one is not object and one not in _CONTAINERS]
+    return any(isinstance(one, types.BuiltinFunctionType) for one in made_by)
+
+
+def _file_state(path: str, *, is_read: bool) -> str:
+    """The content of the file at ``path``, or size and time where it is large; empty: there is none."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return ""
+        if is_read and status.st_size <= _MOST_BYTES:
+            return digest_file(Path(path))
+    except (OSError, ValueError):
+        return ""
+    return f"{status.st_size} bytes {status.st_mtime_ns}"
+
+
+def _array_digest(value: Any, walk: _Walk) -> list[str]:  # noqa: ANN401 - arrays of any library
+    """The numbers of an array, a numpy scalar, a tensor or a picture; empty: it is none."""
+    kind = type(value)
+    if "numpy" not in sys.modules or not any(hasattr(kind, name) for name in ("__array__", "__array_interface__")):
+        return []
+    import numpy as np
+
+    is_whole_map = isinstance(value, np.memmap) and isinstance(value.base, mmap.mmap)  # a slice has its parent's offset
+    if is_whole_map and value.mode == "r" and value.filename is not None:
+        mapped = [str(value.filename), str(value.offset), str(value.shape), value.dtype.str]
+        return [*mapped, _file_state(str(value.filename), is_read=False)]
+    try:
+        found = np.asarray(value.detach().cpu() if hasattr(kind, "detach") else value)
+    except Exception:
+        return []
+    if found.dtype.hasobject:
+        return [str(found.shape), *map(walk.digest, found.ravel().tolist())]
+    return [found.dtype.str, str(found.shape), _bytes_digest(found)]
+
+
+def _bytes_digest(found: Any) -> str:  # noqa: ANN401 - an array; numpy may not be loaded
+    if found.nbytes < _LARGE:
+        return digest_bytes(found.tobytes())
+    state = hashlib.sha256()
+    for row in found if found.ndim > 1 else (found,):
+        state.update(row.tobytes())
+    return state.hexdigest()
+
+
+def _message_bytes(value: Any, walk: _Walk) -> list[str]:  # noqa: ANN401, ARG001 - graphs of any library
+    """The bytes of a protobuf message or a graph of ``onnx_ir``; empty: it is none."""
+    try:
+        if type(value).__module__.startswith("onnx_ir") and type(value).__name__ == "Model":
+            value = sys.modules["onnx_ir"].to_proto(value)
+        if hasattr(type(value), "SerializeToString") and hasattr(type(value), "DESCRIPTOR"):
+            return [digest_bytes(value.SerializeToString(deterministic=True))]
+    except Exception:
+        return []
+    return []

@@ -1,0 +1,58 @@
+"""A site of too many models to read: what needs attention is shown, and every link leads somewhere."""
+
+import posixpath
+import re
+
+import pytest
+from reporting_histories import make_cell, make_run
+
+from qbench.reporting import build_report, html_pages
+from qbench.reporting.many_models import by_model, most_telling
+from qbench.storage import visible
+
+RED = "network_17"
+
+
+@pytest.fixture
+def report():
+    cells = [
+        make_cell(f"network_{m:02}", backend, "s0", 0.05 if f"network_{m:02}" == RED else 0.0)
+        for m in range(20)
+        for backend in ("a", "b")
+    ]
+    return build_report([make_run(cells, 0)])
+
+
+def test_all_models_are_shown_up_to_the_most(report):
+    assert most_telling(report, 20) is report
+
+
+def test_of_more_models_those_that_need_attention_come_first_and_the_rest_is_said(report):
+    shown = most_telling(report, 3)
+    assert shown.models == ("network_00", "network_01", RED)
+    assert shown.notices[0].startswith("3 of 20 models")
+    assert {row[0] for matrix in shown.matrices for row in matrix.rows} == set(shown.models)
+    assert (shown.causes, shown.tallies, shown.headline) == (report.causes, report.tallies, report.headline)
+
+
+def test_every_link_of_such_a_site_leads_to_a_page(report, monkeypatch):
+    monkeypatch.setattr("qbench.reporting.html.most_telling", lambda one: most_telling(one, 3))
+    pages = html_pages([report])
+    assert sum(path.startswith("models/") for path in pages) == 3
+    for path, page in pages.items():
+        for target in re.findall(r'href="([^"#]+)[#"]', page):
+            if not target.startswith(("http", "data:")):
+                assert posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) in pages, (path, target)
+
+
+def test_the_part_of_a_model_has_its_cells_and_all_parts_have_all(report):
+    parts = dict(by_model(report))
+    assert tuple(parts) == report.models
+    assert tuple(cell for part in parts.values() for cell in part.cells) == report.cells
+
+
+@pytest.mark.parametrize("keep", ["", "\n\t", "]^-\\"])
+def test_characters_are_escaped_as_one_by_one(keep):
+    signs = [chr(code) for code in (*range(0x300), *range(0x1FF0, 0x2070), 0xD800, 0xFEFF, 0xFFFE, 0x1FFFF, 0x1F600)]
+    for text in ("".join(signs), *signs):
+        assert visible(text, keep) == "".join(one if one in keep else visible(one) for one in text)
