@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import Unoptimized as Unoptimized
     from qbench.backends.protocol import Watchable as Watchable
     from qbench.backends.protocol import arithmetic_of as arithmetic_of
-    from qbench.backends.protocol import engine_sentence as engine_sentence
     from qbench.backends.protocol import executed_by as executed_by
     from qbench.backends.protocol import for_many_sessions as for_many_sessions
-    from qbench.backends.protocol import in_slices as in_slices
     from qbench.backends.protocol import recording as recording
     from qbench.backends.protocol import runs_as_written as runs_as_written
     from qbench.backends.protocol import versions_of as versions_of
+    from qbench.backends.refusals import engine_sentence as engine_sentence
     from qbench.backends.registry import as_backend as as_backend
     from qbench.backends.registry import catalogue as catalogue
     from qbench.backends.registry import device_backend as device_backend
     from qbench.backends.registry import get_backend as get_backend
     from qbench.backends.registry import integer_backends as integer_backends
+    from qbench.backends.slicing import in_slices as in_slices
     from qbench.backends.tflite_model import load_tflite as load_tflite
     from qbench.backends.tflite_model import tflite_products as tflite_products
     from qbench.backends.tflite_writer import write_tflite as write_tflite

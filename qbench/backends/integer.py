@@ -7,18 +7,10 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from qbench.backends.protocol import (
-    Array,
-    Closing,
-    Executed,
-    Executor,
-    FeedCheck,
-    Feeds,
-    batch_refusal,
-    executed_as_written,
-    loaded,
-    require_taps,
-)
+from qbench.backends.execution import executed_as_written
+from qbench.backends.feeds import FeedCheck, loaded, require_taps
+from qbench.backends.protocol import Array, Closing, Executed, Executor, Feeds
+from qbench.backends.refusals import batch_refusal
 from qbench.errors import UnsupportedError
 from qbench.graph import Capabilities, Form, form_of
 from qbench.interpreter import BatchError, Counters, KernelWrapper, Means, Program, counting_means

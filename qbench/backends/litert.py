@@ -15,18 +15,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.protocol import (
-    HANG_S,
-    Array,
-    Closing,
-    Executed,
-    Executor,
-    FeedCheck,
-    Feeds,
-    batch_refusal,
-    importing_engine,
-    loaded,
-)
+from qbench.backends.feeds import FeedCheck, loaded
+from qbench.backends.protocol import HANG_S, Array, Closing, Executed, Executor, Feeds
+from qbench.backends.refusals import batch_refusal, importing_engine
 from qbench.backends.tflite_file import Shape, Written
 from qbench.backends.tflite_model import fed, is_first, returned, tflite_bytes
 from qbench.backends.tflite_writer import free_axes, write_tflite

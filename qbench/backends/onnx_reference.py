@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.protocol import (
-    Array,
-    Closing,
-    Executed,
-    Executor,
-    FeedCheck,
-    Feeds,
-    batch_refusal,
-    executed_as_written,
-    loaded,
-    with_taps,
-)
+from qbench.backends.execution import executed_as_written
+from qbench.backends.feeds import FeedCheck, loaded, with_taps
+from qbench.backends.protocol import Array, Closing, Executed, Executor, Feeds
+from qbench.backends.refusals import batch_refusal
 from qbench.errors import UnsupportedError
 from qbench.graph import Capabilities, Operator, model_bytes, node_key, opset, outside_operator
 from qbench.interpreter import own_operators, refusal

@@ -12,19 +12,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from qbench.backends.feeds import FeedCheck, loaded
 from qbench.backends.openvino_limits import PATTERNS, miscomputed
-from qbench.backends.protocol import (
-    HANG_S,
-    Array,
-    Closing,
-    Executed,
-    Executor,
-    FeedCheck,
-    Feeds,
-    batch_refusal,
-    importing_engine,
-    loaded,
-)
+from qbench.backends.protocol import HANG_S, Array, Closing, Executed, Executor, Feeds
+from qbench.backends.refusals import batch_refusal, importing_engine
 from qbench.errors import InputError, QbenchError, UnsupportedError, require_count
 from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, node_key, save_model
 from qbench.host import package_versions, processor_class

@@ -12,20 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from qbench.backends.protocol import (
-    INTEGER_PRODUCTS,
-    Array,
-    Closing,
-    Executed,
-    Executor,
-    FeedCheck,
-    Feeds,
-    batch_refusal,
-    executed_as_written,
-    loaded,
-    refusal,
-    with_taps,
-)
+from qbench.backends.execution import INTEGER_PRODUCTS, executed_as_written
+from qbench.backends.feeds import FeedCheck, loaded, with_taps
+from qbench.backends.protocol import Array, Closing, Executed, Executor, Feeds
+from qbench.backends.refusals import batch_refusal, refusal
 from qbench.errors import QbenchError, UnavailableError, require_count
 from qbench.graph import (
     MESSAGE_LIMIT,

@@ -7,21 +7,11 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
+from qbench.backends.execution import executed_as_written
+from qbench.backends.feeds import FeedCheck, loaded, require_taps
 from qbench.backends.ort import OrtBackend
-from qbench.backends.protocol import (
-    Array,
-    Backend,
-    Closing,
-    Executed,
-    Executor,
-    FeedCheck,
-    Feeds,
-    batch_refusal,
-    executed_as_written,
-    executed_by,
-    loaded,
-    require_taps,
-)
+from qbench.backends.protocol import Array, Backend, Closing, Executed, Executor, Feeds, executed_by
+from qbench.backends.refusals import batch_refusal
 from qbench.graph import Capabilities, constant_value, values_by_name
 from qbench.interpreter import BatchError, Counters, Means, Program
 from qbench.numerics import Arithmetic

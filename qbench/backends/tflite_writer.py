@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends.protocol import Array, require_taps
+from qbench.backends.feeds import require_taps
+from qbench.backends.protocol import Array
 from qbench.backends.tflite_file import (
     IMAGE,
     TO_LAST,

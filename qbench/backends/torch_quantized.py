@@ -10,20 +10,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.protocol import (
-    HANG_S,
-    Array,
-    Closing,
-    Executed,
-    Executor,
-    FeedCheck,
-    Feeds,
-    batch_refusal,
-    executed_as_written,
-    importing_engine,
-    loaded,
-    with_taps,
-)
+from qbench.backends.execution import executed_as_written
+from qbench.backends.feeds import FeedCheck, loaded, with_taps
+from qbench.backends.protocol import HANG_S, Array, Closing, Executed, Executor, Feeds
+from qbench.backends.refusals import batch_refusal, importing_engine
 from qbench.backends.torch_kernels import QUANTIZED, Grid, Making, Run, make_torch_kernel
 from qbench.errors import UnsupportedError, require_count
 from qbench.graph import (

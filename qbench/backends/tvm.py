@@ -12,19 +12,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.protocol import (
-    Array,
-    Closing,
-    Executed,
-    Executor,
-    FeedCheck,
-    Feeds,
-    batch_refusal,
-    executed_as_written,
-    in_slices,
-    loaded,
-    not_installed,
-)
+from qbench.backends.execution import executed_as_written
+from qbench.backends.feeds import FeedCheck, loaded
+from qbench.backends.protocol import Array, Closing, Executed, Executor, Feeds
+from qbench.backends.refusals import batch_refusal, not_installed
+from qbench.backends.slicing import in_slices
 from qbench.backends.venv.another_python import with_batch
 from qbench.backends.venv.client import FIRST_MESSAGE_S, Child, ChildError, EngineError, own_environment, own_python
 from qbench.backends.venv.worker import serve

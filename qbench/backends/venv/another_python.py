@@ -12,20 +12,10 @@ import onnx
 import onnx_ir as ir
 
 from qbench.backends.ort import ORT_BACKENDS, LoweredOrtBackend, OrtBackend
-from qbench.backends.protocol import (
-    Array,
-    Backend,
-    Closing,
-    Executed,
-    Executor,
-    FeedCheck,
-    Feeds,
-    batch_refusal,
-    engine_sentence,
-    in_slices,
-    loaded,
-    refusal,
-)
+from qbench.backends.feeds import FeedCheck, loaded
+from qbench.backends.protocol import Array, Backend, Closing, Executed, Executor, Feeds
+from qbench.backends.refusals import batch_refusal, engine_sentence, refusal
+from qbench.backends.slicing import in_slices
 from qbench.backends.venv.client import EngineError, Worker
 from qbench.backends.venv.creator import EnvironmentMaker, plain_requirement
 from qbench.errors import (
