@@ -73,20 +73,20 @@ def counted(direction, reference_hits, hits, unit="%"):
 @pytest.mark.parametrize(("losses", "gains", "change"), [(3, 1, "−0.67 pp"), (1, 3, "+0.67 pp"), (2, 2, "+0.00 pp")])
 @pytest.mark.parametrize("name", ["HIGHER", "LOWER"])
 def test_minus_is_a_loss_whatever_the_direction(name, losses, gains, change):
-    from qbench.cli.evaluate import _score_row
+    from qbench.cli.model_report import score_row
     from qbench.metrics import Direction
 
     step = (gains - losses) if name == "HIGHER" else (losses - gains)
     before, after = (counted(Direction[name], 200, hits) for hits in (200, 200 + step))
-    assert _score_row(before, after)[4] == change
+    assert score_row(before, after)[4] == change
 
 
 def test_another_unit_than_percent_is_written_out():
-    from qbench.cli.evaluate import _score_row
+    from qbench.cli.model_report import score_row
     from qbench.metrics import Direction
 
     before, after = (counted(Direction.LOWER, 600, hits, "nats") for hits in (600, 615))
-    assert _score_row(before, after)[1:5] == ("2 nats", "2.05 nats", "300", "−0.05 nats")
+    assert score_row(before, after)[1:5] == ("2 nats", "2.05 nats", "300", "−0.05 nats")
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two"])

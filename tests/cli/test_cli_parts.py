@@ -92,7 +92,7 @@ def test_what_cannot_be_asked_is_one_sentence(machines, qbench, arguments, sente
 
 
 def test_parts_are_printed_in_the_unit_of_their_metric(capsys):
-    from qbench.cli.evaluate import print_parts
+    from qbench.cli.loss_parts import print_parts
     from qbench.judging import parts_of_counts
 
     nats = parts_of_counts(

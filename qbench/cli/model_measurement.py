@@ -1,0 +1,154 @@
+"""What ``qbench eval`` measures: the cells of one model, from the arguments; nothing is printed but notes."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from qbench.cli.event_counters import CountedBackend, counted_backend
+from qbench.cli.loss_parts import count_parts
+from qbench.cli.options import (
+    choose_backend,
+    choose_cache,
+    choose_schema,
+    names_of,
+    refuse_idle_rules,
+    say_content_notes,
+    say_notes,
+    say_output,
+)
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from qbench.backends import Backend
+    from qbench.evaluation import RecordingTask, Subject, SubjectArtifacts
+    from qbench.judging import LossParts, Measurement
+    from qbench.quantization import Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """The measurements of one model, and what else the command line asks for.
+
+    Args:
+        shared: what the cells of the model share.
+        measured: fp32 first, then the quantized model; a model that came quantized without its float model is alone.
+        parts: of the loss, one for each metric against labels; empty without ``--parts``.
+        counted: the backend with its counters; None without ``--counters``.
+    """
+
+    shared: "SubjectArtifacts"
+    measured: "Sequence[Measurement]"
+    parts: "tuple[LossParts, ...]" = ()
+    counted: "CountedBackend | None" = None
+
+
+def measure_model(arguments: argparse.Namespace) -> Evaluated:
+    """Measure the fp32 model and, when a schema is named or the model came quantized, the quantized one.
+
+    Raises:
+        QbenchError: the model, the data or the names are wrong, or the backend does not run the model.
+    """
+    from qbench.evaluation import RecordingTask, subject_artifacts
+    from qbench.judging import FP32
+
+    backend = choose_backend(arguments.backend, arguments.python)
+    counted = None
+    if arguments.counters:
+        counted = counted_backend(backend)
+        backend = counted
+    schema = choose_schema(arguments.schema) if arguments.schema else None
+    subject = _subject(arguments)
+    kept = RecordingTask(subject.model.task)
+    subject = replace(subject, model=replace(subject.model, task=kept))
+    shared = subject_artifacts(subject, backend, choose_cache(arguments.cache))
+    quantized = _name_of_quantized(arguments, schema)
+    if quantized is not None:
+        shared.require_float()
+    if schema is not None:
+        refuse_idle_rules(schema.name, arguments.model, shared.quantized(schema, backend.capabilities).idle_rules)
+    if quantized is None:
+        alone = _measure(shared, backend, None, FP32, arguments.threads)
+        graphs = (load() for load in subject.model.graphs.values())
+        measured = [_as_it_came(alone, graphs)]
+    else:
+        measured = [
+            _measure(shared, shared.fp32_backend, None, FP32, arguments.threads),
+            _measure(shared, backend, schema, quantized, arguments.threads),
+        ]
+    say_content_notes(shared)
+    parts: tuple[LossParts, ...] = ()
+    if arguments.parts:
+        parts = _parts(shared, backend, schema, kept, arguments.threads)
+    return Evaluated(shared=shared, measured=measured, parts=parts, counted=counted)
+
+
+def _subject(arguments: argparse.Namespace) -> "Subject":
+    from qbench.evaluation import build_subject
+
+    subject = build_subject(
+        arguments.fp32 or arguments.model,
+        arguments.data,
+        arguments.calib,
+        names_of(arguments.metrics),
+        arguments.calib_count,
+        given=arguments.model if arguments.fp32 else None,
+        output=arguments.output,
+    )
+    say_notes(subject.model, next(iter(subject.data.values())))
+    say_output(subject.model)
+    return subject
+
+
+def _name_of_quantized(arguments: argparse.Namespace, schema: "Schema | None") -> str | None:
+    """The schema of the cell that is compared with fp32; None: the model is measured alone."""
+    from qbench.judging import GIVEN, RECORDED
+
+    if arguments.backend.startswith("answers:"):
+        return RECORDED
+    if schema is not None:
+        return schema.name
+    if arguments.fp32:
+        return GIVEN
+    return None
+
+
+def _measure(
+    shared: "SubjectArtifacts", backend: "Backend", schema: "Schema | None", name: str, threads: int
+) -> "Measurement":
+    from qbench.evaluation import environment_here, measure_cell
+    from qbench.judging import Cell
+
+    cell = Cell("eval", shared.subject.model.id, backend.name, name)
+    return measure_cell(shared, backend, schema, cell=cell, environment=environment_here(backend), threads=threads)
+
+
+def _as_it_came(alone: "Measurement", graphs: "Iterable[ir.Model]") -> "Measurement":
+    """``alone``, named as the measurement of a quantized model where one of its graphs came quantized."""
+    from qbench.judging import GIVEN
+
+    if any(_came_quantized(graph) for graph in graphs):
+        return replace(alone, cell=replace(alone.cell, schema=GIVEN))
+    return alone
+
+
+def _came_quantized(model: "ir.Model") -> bool:
+    from qbench.graph import Form, form_of
+
+    if form_of(model) is Form.FLOAT:
+        return False
+    from qbench.quantization import is_quantized  # loaded only for the few models that may be
+
+    return is_quantized(model)
+
+
+def _parts(
+    shared: "SubjectArtifacts",
+    backend: "Backend",
+    schema: "Schema | None",
+    kept: "RecordingTask",
+    threads: int,
+) -> "tuple[LossParts, ...]":
+    made = shared.given if schema is None else shared.quantized(schema, backend.capabilities)
+    return count_parts(shared, made.models, kept, threads=threads)
