@@ -195,7 +195,7 @@ def score_row(before: "Score", after: "Score") -> tuple[str, ...]:
 
 
 def _interval_text(score: "Score") -> str:
-    """The ends of the interval of the change; a value that is not a share has those of the bootstrap, which holds 90 %."""
+    """The ends of the interval of the change; those of the bootstrap (90 %) where the value is not a share."""
     interval = _interval(score)
     if interval is not None:
         return _ends_text(interval, score.unit)
