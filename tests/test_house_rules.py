@@ -242,3 +242,31 @@ def test_no_test_is_held_to_a_clock():
     )
     found = [path for path in python_files("tests") if path != Path(__file__) and clocks.search(path.read_text())]
     assert found == []
+
+
+_THROWS_AWAY = re.compile(
+    r"\b(delete (it|the|that)|remove (the (page|file|baseline|run|index))|rm -|git (rm|clean|reset)|discard it)|"
+    r"from the baseline file|take them out",
+    re.IGNORECASE,
+)
+
+
+def remedies_that_throw_away(source: str) -> list[str]:
+    """The texts in ``source`` that recommend to throw a file away; docstrings are no messages."""
+    tree = ast.parse(source)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docs = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return [text for text in texts if text not in docs and _THROWS_AWAY.search(text)]
+
+
+def test_no_message_recommends_to_throw_results_away():
+    found = {
+        path.name: texts for path in python_files("qbench") if (texts := remedies_that_throw_away(path.read_text()))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize("text", ["Delete it yourself", "remove 'a' from the baseline file", "git rm -r baselines"])
+def test_the_rule_about_messages_can_be_broken(text):
+    assert remedies_that_throw_away(f'raise Error(remedy="{text}")') == [text]

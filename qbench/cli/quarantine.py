@@ -28,9 +28,9 @@ _HEAD = """\
 """
 
 
-_VALUES = "[cell.values]"
 _ENTRY = re.compile(r"^\[\[cell\]\]", re.MULTILINE)
 _TRAILING = re.compile(r"\n\s*\n(?:#[^\n]*\n?)+\Z")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _DIGITS = 6
 
 
@@ -72,28 +72,30 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     with hinted(arguments.extension):
         suite, planned, pattern = _find(arguments.cell, doing)
     about = [str(one.cell) for one in planned if fnmatchcase(str(one.cell), pattern)]
-    failed = _failed(suite.name, about, arguments.history)
     path = _file(suite)
     with changing_file(path) as change:
         text = change.read()
         before = _HEAD.format(suite=suite.name) if text is None else text
         listed = _listed(before, path, pattern, tuple(arguments.when))
+        when = tuple(arguments.when) if listed is None else listed[1].when
+        failed = _failed(suite.name, about, when or None, arguments.history)
         if listed is None:
             entry = _entry(arguments, pattern, failed, doing)
             after = f"{before.rstrip()}\n\n[[cell]]\n{_entry_text(entry)}"
         else:
             place, entry = listed
-            missing = {cell: values for cell, values in failed.values.items() if cell not in entry.values}
+            missing = _missing(failed.values, entry)
             if not missing:
                 raise _listed_already(entry, place, path, doing)
-            after = _with_values(before, place, missing, has_some=bool(entry.values))
-            entry = replace(entry, values={**entry.values, **missing})
+            after = _with_values(before, place, missing)
+            entry = replace(entry, values=_joined(entry.values, missing))
         _require_toml(after, path, doing)
         change.write(after)
     if arguments.json:
         print_json({"path": str(path), "cells": about, "entry": entry})
     else:
-        what = f"{counted(len(entry.values), 'cell')} with values" if entry.values else "no values: any fall passes"
+        cells = {cell for held in entry.values.values() for cell in held}
+        what = f"{counted(len(cells), 'cell')} with values" if cells else "no values: any fall passes"
         put(f"{path}: {pattern} is in quarantine until {entry.expires} ({entry.owner}): {entry.measured} ({what})")
     return ExitCode.FINE
 
@@ -128,6 +130,19 @@ def _entry(arguments: argparse.Namespace, pattern: str, failed: "_Failed", doing
     )
     _refuse_expired(entry, doing)
     return entry
+
+
+def _missing(values: "_Values", entry: "QuarantineEntry") -> "_Values":
+    """Those of ``values`` that ``entry`` has none of, in the same class."""
+    kept = {
+        name: {cell: held for cell, held in cells.items() if cell not in entry.values.get(name, {})}
+        for name, cells in values.items()
+    }
+    return {name: cells for name, cells in kept.items() if cells}
+
+
+def _joined(values: "_Values", more: "_Values") -> "_Values":
+    return {name: {**values.get(name, {}), **more.get(name, {})} for name in (*values, *more)}
 
 
 def _find(text: str, doing: str) -> "tuple[Suite, tuple[PlannedCell, ...], str]":
@@ -208,16 +223,21 @@ def _refuse_expired(entry: "QuarantineEntry", doing: str) -> None:
         )
 
 
+_Values = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""Environment class or processor → cell → metric → value."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Failed:
     """What failed in the last run of some cells.
 
     Args:
-        texts: a sentence for each cell that failed. values: cell → metric → value, of these. run: the run; empty: none.
+        texts: a sentence for each cell that failed. values: processor → cell → metric → value, of these. run: the run;
+            empty: none.
     """
 
     texts: tuple[str, ...] = ()
-    values: "Mapping[str, Mapping[str, float]]" = field(default_factory=dict)
+    values: "_Values" = field(default_factory=dict)
     run: str = ""
 
     def words(self, folder: str, doing: str) -> str:
@@ -238,23 +258,31 @@ class _Failed:
         )
 
 
-def _failed(suite: str, cells: list[str], folder: str) -> _Failed:
-    """What failed in the last run that has one of ``cells``."""
+def _failed(suite: str, cells: list[str], when: str | tuple[str, ...] | None, folder: str) -> _Failed:
+    """What failed in the last run that has one of ``cells`` in a class that ``when`` names; None: in any class."""
+    from qbench.judging import EnvironmentClass
     from qbench.tracking import History
 
     history = History(Path(folder))
     for run in history.each(reversed(history.nights(suite))):
-        records = [record for record in run.cells if str(record.cell) in cells and record.is_measured]
+        records = [
+            (EnvironmentClass.parse(record.environment_class), record)
+            for record in run.cells
+            if str(record.cell) in cells and record.is_measured
+        ]
+        records = [(environment, record) for environment, record in records if environment.matches(when)]
         if not records:
             continue
-        failing = [(record, text) for record in records if (text := _failure(record))]
-        listed = [record for record in records if record.outcome == "quarantined"]
-        bad = {str(record.cell): record for record in [*(record for record, _ in failing), *listed]}
-        values = {
-            cell: {name: round(one.hits / one.out_of, _DIGITS) for name, one in record.metrics.items()}
-            for cell, record in bad.items()
-        }
-        return _Failed(tuple(text for _, text in failing), values, run.id)
+        texts = []
+        values: dict[str, dict[str, dict[str, float]]] = {}
+        for environment, record in records:
+            text = _failure(record)
+            if text:
+                texts.append(text)
+            if text or record.outcome == "quarantined":
+                held = {name: round(one.hits / one.out_of, _DIGITS) for name, one in record.metrics.items()}
+                values.setdefault(environment.processor, {})[str(record.cell)] = held
+        return _Failed(tuple(texts), values, run.id)
     return _Failed()
 
 
@@ -283,8 +311,15 @@ def _file(suite: "Suite") -> Path:
 
 
 def _entry_text(entry: "QuarantineEntry") -> str:
-    """``entry`` as TOML, with a line for the values of each cell."""
-    return toml_text(replace(entry, values={})) + (f"\n{_VALUES}\n{_lines(entry.values)}" if entry.values else "")
+    """``entry`` as TOML, with a table for the values of each class and a line for those of each cell."""
+    return toml_text(replace(entry, values={})) + "".join(
+        f"\n{_header(name)}\n{_lines(cells)}" for name, cells in sorted(entry.values.items())
+    )
+
+
+def _header(name: str) -> str:
+    """The header of the table with the values of the class ``name``."""
+    return f"[cell.values.{name if _BARE.fullmatch(name) else json.dumps(name)}]"
 
 
 def _lines(values: "Mapping[str, Mapping[str, float]]") -> str:
@@ -295,17 +330,23 @@ def _lines(values: "Mapping[str, Mapping[str, float]]") -> str:
     return "".join(lines)
 
 
-def _with_values(text: str, place: int, values: "Mapping[str, Mapping[str, float]]", *, has_some: bool) -> str:
-    """``text`` with ``values`` in the entry at ``place``, from 1; behind what it has, in front of the next entry."""
+def _with_values(text: str, place: int, values: _Values) -> str:
+    """``text`` with ``values`` in the entry at ``place``, from 1.
+
+    Cells of a class that the entry has a table of go to its first lines; other tables behind what the entry has.
+    """
     starts = [found.start() for found in _ENTRY.finditer(text)]
-    end = starts[place] if place < len(starts) else len(text)
-    own = text[:end].rstrip()
+    start, end = starts[place - 1], starts[place] if place < len(starts) else len(text)
+    own = text[start:end].rstrip()
     comment = _TRAILING.search(own)  # what is written above the next entry
     if comment is not None and place < len(starts):
-        own, end = own[: comment.start()].rstrip(), comment.start()
+        own, end = own[: comment.start()].rstrip(), start + comment.start()
+    for name, cells in sorted(values.items()):
+        head = _header(name) + "\n"
+        first, _, more = f"{own}\n".partition(f"\n{head}")
+        own = f"{first.rstrip()}\n\n{head}{_lines(cells)}{more}".rstrip()
     rest = text[end:].lstrip("\n")
-    head = "" if has_some else f"\n{_VALUES}\n"
-    return f"{own}\n{head}{_lines(values)}" + (f"\n{rest}" if rest else "")
+    return f"{text[:start]}{own}\n" + (f"\n{rest}" if rest else "")
 
 
 def _require_toml(text: str, path: Path, doing: str) -> None:

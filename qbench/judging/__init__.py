@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from qbench.judging.power import DataPower as DataPower
     from qbench.judging.power import excluded_text as excluded_text
     from qbench.judging.power import open_sentence as open_sentence
+    from qbench.judging.rules import ANY_CLASS as ANY_CLASS
     from qbench.judging.rules import DEFAULT_TOLERANCE as DEFAULT_TOLERANCE
     from qbench.judging.rules import Allowance as Allowance
     from qbench.judging.rules import Limit as Limit

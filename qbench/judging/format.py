@@ -154,4 +154,7 @@ def no_longer_fails(pattern: str) -> str:
 
 def support_lost(slug: str) -> str:
     """A cell that was accepted and is no longer measured."""
-    return f"find the cause; if this is intended, remove '{slug}' from the baseline file of the model"
+    return (
+        f"find the cause; if this is intended, leave '{slug}' out of the suite file: its accepted results stay in the "
+        "baseline"
+    )

@@ -8,7 +8,7 @@ from fractions import Fraction
 from qbench.judging import format as remedies
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Repeats, noise_of
-from qbench.judging.rules import QuarantineEntry, Tolerance, exact
+from qbench.judging.rules import ANY_CLASS, QuarantineEntry, Tolerance, exact
 from qbench.judging.verdict import WIDTH, Gate, GateState, Outcome, Verdict, one_line
 from qbench.metrics import Against, Direction, Score
 from qbench.number_text import distance_text, value_text
@@ -17,12 +17,15 @@ from qbench.number_text import distance_text, value_text
 #
 #     the entry has run out, or the cell does not fail      EXPIRED
 #     worse than its listed values by more than a margin    FAILED
+#     a metric that has a listed value is not measured      FAILED: nothing shows that the cell is as listed
 #     no values of this cell, but of others                 as judged: the entry is about the others
 #     else                                                  QUARANTINED
 #
-# The margin is the tolerance of the metric, at least 2 % of the samples (of a value without samples, of the value), or
-# what runs of the cell differ by, whichever is more: values may come from another class, where a few crops move. An
-# entry without any values is of an older qbench: any fall passes, and a notice says so.
+# The values are those of the environment class; where it has none, the cell may not be worse than in any class that has
+# some, and a notice names these. The margin is the tolerance of the metric, at least 2 % of the samples (of a value
+# without samples, of the value), or what runs of the cell differ by, whichever is more: values may come from another
+# class, where a few crops move. An entry without any values is of an older qbench: any fall passes, and a notice says
+# so.
 
 EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED, Outcome.INCONCLUSIVE)
 NO_LONGER_FAILS = "no longer fails"
@@ -61,11 +64,12 @@ def quarantined(
             remedy=remedies.quarantine_over(entry.cell, entry.owner),
         )
     listed = f"'{entry.cell}' is listed as {entry.measured}: {entry.reason} ({entry.owner}, {entry.expires})"
-    values = entry.values.get(str(measurement.cell), {})
-    if entry.values and not values:
+    listings = entry.values_of(measurement.cell, measurement.environment)
+    if entry.values and not listings:
         added = f"'{entry.cell}' lists other cells as known bad, and not this one: it has no values of it"
         return replace(verdict, notices=(*notices, added))
-    fallen = _fallen(measurement, values, tolerance, repeats) if whole and measurement.stopped is None else None
+    is_compared = whole and measurement.stopped is None
+    fallen = _fallen(measurement, listings, tolerance, repeats) if is_compared else None
     if fallen is not None:
         gate = replace(fallen, rule=rule)
         return replace(
@@ -77,11 +81,7 @@ def quarantined(
             notices=(*notices, listed),
             remedy=remedies.worse_than_listed(entry.cell),
         )
-    unlisted = [score.metric for score in measurement.scores if score.metric not in values]
-    if not values:
-        listed = f"{listed}; {_NO_VALUES}"
-    elif unlisted:
-        listed = f"{listed}; it has no value of {', '.join(unlisted)}, so that these may fall any further"
+    listed += _unknown(measurement, listings)
     return replace(
         verdict,
         outcome=Outcome.QUARANTINED,
@@ -104,18 +104,45 @@ def _not_failing(verdict: Verdict, entry: QuarantineEntry, rule: str, notices: t
     )
 
 
+_Listings = tuple[tuple[str, Mapping[str, float]], ...]
+"""Values of one cell, each with the class that they were measured in."""
+
+
+def _unknown(measurement: Measurement, listings: _Listings) -> str:
+    """What may fall unseen, in words, behind the sentence of the entry; empty where nothing may."""
+    if not listings:
+        return f"; {_NO_VALUES}"
+    words = ""
+    own = (str(measurement.environment), measurement.environment.processor, ANY_CLASS)
+    classes = [name for name, _ in listings if name not in own]
+    if classes:
+        words += f"; it has no values of {measurement.environment.processor}, compared with {', '.join(classes)}"
+    unlisted = [score.metric for score in measurement.scores if not any(score.metric in one for _, one in listings)]
+    if unlisted:
+        words += f"; it has no value of {', '.join(unlisted)}, so that these may fall any further"
+    return words
+
+
 def _fallen(
-    measurement: Measurement,
-    values: Mapping[str, float],
-    tolerance: Tolerance,
-    repeats: tuple[Repeats | None, bool],
+    measurement: Measurement, listings: _Listings, tolerance: Tolerance, repeats: tuple[Repeats | None, bool]
 ) -> Gate | None:
-    """The gate of the metric that fell furthest beyond its listed value; None: none did."""
+    """The gate of a listed metric without a value, or of the one that fell furthest beyond its; None: none did."""
+    worst = _worst_values(measurement, listings)
+    named = dict.fromkeys(metric for _, values in listings for metric in values)
+    missing = [metric for metric in named if metric not in worst]
+    if missing:
+        return Gate(
+            kind="listed",
+            metric=missing[0],
+            state=GateState.BROKEN,
+            detail=f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} listed and not measured",
+            rule="",
+        )
     found: list[tuple[Fraction, Gate]] = []
     for score in measurement.scores:
-        if score.metric not in values:
+        if score.metric not in worst:
             continue
-        listed = exact(values[score.metric])
+        listed = worst[score.metric]
         noise = noise_of(score, repeats[0], averaged=repeats[1])
         judged = Fraction(score.hits, score.out_of) if noise is None else noise.value(score)
         worse = listed - judged if score.direction is Direction.HIGHER else judged - listed
@@ -125,6 +152,16 @@ def _fallen(
         if worse > margin:
             found.append((worse / margin if margin else worse, _gate(score, listed, judged, margin)))
     return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def _worst_values(measurement: Measurement, listings: _Listings) -> dict[str, Fraction]:
+    """For every measured metric that is listed: the worst of its values."""
+    worst = dict[str, Fraction]()
+    for score in measurement.scores:
+        values = [exact(one[score.metric]) for _, one in listings if score.metric in one]
+        if values:
+            worst[score.metric] = min(values) if score.direction is Direction.HIGHER else max(values)
+    return worst
 
 
 def _margin(score: Score, listed: Fraction, tolerance: Tolerance) -> Fraction:

@@ -236,6 +236,9 @@ def _least(score: Score) -> Fraction:
 
 # Known-bad cells: each with what was measured, the reason, the owner, and the last day of the entry.
 
+ANY_CLASS = "*"
+"""The class of values in a quarantine file of version 2, which does not say where they were measured."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineEntry:
@@ -247,8 +250,9 @@ class QuarantineEntry:
         reason, owner: why it is bad; who is responsible.
         expires: the last day, ``YYYY-MM-DD``, on which the entry holds.
         when: environment classes or processors to which it applies; None: everywhere.
-        values: cell → metric → the value that it had when it was listed, a fraction or in the metric's unit; a cell
-            that falls beyond them fails. Empty: an entry of an older qbench, under which any fall passes.
+        values: environment class or processor, ``ANY_CLASS`` where it is not known → cell → metric → the value that it
+            had when it was listed, a fraction or in the metric's unit; a cell that falls beyond them fails. Empty: an
+            entry of an older qbench, under which any fall passes.
 
     Raises:
         ValueError: no such day, or a value that is no finite number.
@@ -260,13 +264,14 @@ class QuarantineEntry:
     owner: str
     expires: str
     when: str | tuple[str, ...] | None = None
-    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for cell, metrics in self.values.items():
-            for metric, value in metrics.items():
-                if not math.isfinite(value):
-                    raise ValueError(f"the value {value} of {metric} of '{cell}', which is no finite number")
+        for cells in self.values.values():
+            for cell, metrics in cells.items():
+                for metric, value in metrics.items():
+                    if not math.isfinite(value):
+                        raise ValueError(f"the value {value} of {metric} of '{cell}', which is no finite number")
         try:
             datetime.date.fromisoformat(self.expires)
         except ValueError as error:
@@ -279,6 +284,18 @@ class QuarantineEntry:
     def is_about(self, cell: Cell) -> bool:
         """Whether this entry is about ``cell``, on any machine."""
         return fnmatch.fnmatchcase(str(cell), self.cell)
+
+    def values_of(self, cell: Cell, environment: EnvironmentClass) -> tuple[tuple[str, Mapping[str, float]], ...]:
+        """The values that ``cell`` is compared with in ``environment``, each with the class that they were measured in.
+
+        Those of the class itself; else of its processor; else those whose class is not known; else of every other
+        class that has some: a cell may not be worse than in the class where it is worst.
+        """
+        held = {name: cells[str(cell)] for name, cells in self.values.items() if cells.get(str(cell))}
+        for name in (str(environment), environment.processor, ANY_CLASS):
+            if name in held:
+                return ((name, held[name]),)
+        return tuple(sorted(held.items(), key=lambda one: one[0]))
 
     @property
     def is_pattern(self) -> bool:

@@ -177,5 +177,5 @@ def _remove(page: Path) -> None:
             f"Removing the outdated page '{page}'",
             found=error.strerror or str(error),
             expected="a folder that can be written",
-            remedy="Remove the page, or draw the report into another folder with -o.",
+            remedy="Make the folder writable, or draw the report into another one with -o.",
         ) from error

@@ -579,7 +579,7 @@ def _refuse_unread(model: str, done: Acceptance) -> None:
             f"Accepting results of '{model}' over a baseline that cannot be read whole",
             found=f"{', '.join(gone)} unreadable",
             expected="values that can be read, or results of this run in their place; nothing was changed",
-            remedy="Correct these values in the file, or take them out of it by hand if they are not needed.",
+            remedy="Correct these values in the file; 'git log -p' of it shows the last ones that were committed.",
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import InputError, unknown_name
-from qbench.judging import Cell, Criterion, QuarantineEntry, RelativeTo, Rules, Tolerance
+from qbench.judging import ANY_CLASS, Cell, Criterion, QuarantineEntry, RelativeTo, Rules, Tolerance
 from qbench.storage import read_toml, require_format, sweep_work_folder, value_from_table
 from qbench.subjects import list_operators
 from qbench.suite.settings import (
@@ -31,7 +31,7 @@ from qbench.suite.settings import (
 
 SUFFIX = ".qbench.toml"
 QUARANTINE_SUFFIX = ".quarantine.toml"
-FORMAT, QUARANTINE_FORMAT = "qbench-suite/1", "qbench-quarantine/2"
+FORMAT, QUARANTINE_FORMAT = "qbench-suite/1", "qbench-quarantine/3"
 """What ``format`` in such a file may say; without it a file is of the first version, which this one reads."""
 When = str | tuple[str, ...] | None
 """A condition on the environment class: a class, a processor, or several of them; None always holds."""
@@ -224,7 +224,7 @@ class SuiteText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineText:
-    """A quarantine file's tables. Version 2 has values of cells."""
+    """A quarantine file's tables. Version 2 has values of cells, version 3 has them for each environment class."""
 
     format: str = QUARANTINE_FORMAT
     cell: tuple[QuarantineEntry, ...] = ()
@@ -237,7 +237,31 @@ class QuarantineText:
             InputError: an unknown key, a wrong type, an impossible value. StoreError: a newer qbench made it.
         """
         require_format(table, QUARANTINE_FORMAT, f"Reading quarantine file '{name}'")
-        return value_from_table(cls, table, f"quarantine file '{name}'")
+        return value_from_table(cls, _with_classes(table), f"quarantine file '{name}'")
+
+
+def _with_classes(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``table`` with the values of version 2, cell → metric → value, under the class ``ANY_CLASS``.
+
+    The two forms may be mixed in one entry: the name of a cell holds ``::``, that of a class does not.
+    """
+    entries = table.get("cell")
+    if not isinstance(entries, list):
+        return table
+    return {**table, "cell": [_entry_with_classes(entry) for entry in entries]}
+
+
+def _entry_with_classes(entry: object) -> object:
+    values = entry.get("values") if isinstance(entry, Mapping) else None
+    if not isinstance(entry, Mapping) or not isinstance(values, Mapping):
+        return entry
+    older = {name: held for name, held in values.items() if "::" in name}
+    if not older:
+        return entry
+    by_class = {name: held for name, held in values.items() if name not in older}
+    known = by_class.get(ANY_CLASS, {})
+    both = {**older, **known} if isinstance(known, Mapping) else known
+    return {**entry, "values": {**by_class, ANY_CLASS: both}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

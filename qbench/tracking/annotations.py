@@ -88,7 +88,7 @@ def load_annotations(path: Path) -> tuple[Annotation, ...]:
             f"Reading the annotations in '{path}'",
             found="not a plain file",
             expected="a TOML file",
-            remedy="Remove it, or name another file with --annotations.",
+            remedy="Name a plain file with --annotations.",
         )
     table = read_toml(path)
     require_format(table, ANNOTATIONS_FORMAT, f"Reading the annotations in '{path}'")

@@ -48,7 +48,7 @@ def is_damaged(error: Exception) -> bool:
 def damaged_index(doing: str, found: str, file: Path) -> DamagedIndexError:
     """The error of the damaged ``file``, with what repairs it."""
     again = "'qbench history index --rebuild' makes it anew"
-    other = f"if it is nothing else that you want, delete it and run 'qbench history index --db {file}'"
+    other = f"name another file, 'qbench history index --db {file.with_suffix('.new.sqlite')}', and keep this one"
     return DamagedIndexError(
         doing,
         found=found,
@@ -72,7 +72,7 @@ def discard_index(file: Path) -> None:
             f"Deleting the damaged index '{file}'",
             found=error.strerror or str(error),
             expected="a folder that can be written",
-            remedy="Delete it yourself, and run 'qbench history index' again.",
+            remedy="Make the folder writable, or name another file with --db: the run files are untouched.",
         ) from error
 
 

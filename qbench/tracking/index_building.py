@@ -67,7 +67,7 @@ def prepare_tables(connection: Connection, *, rebuild: bool) -> None:
             "Updating the index of the history",
             found=f"an index of version {found}, made by a newer qbench",
             expected=f"version {tables.VERSION}",
-            remedy="Update qbench, or give --rebuild to make it anew for this one.",
+            remedy="Update qbench, or name another index with --db.",
         )
     if rebuild or found != tables.VERSION:
         generation = generation_of(connection) if found == tables.VERSION else 0

@@ -119,13 +119,15 @@ def test_an_entry_holds_the_values_of_each_cell_and_a_collapse_under_a_pattern_i
     red_run(qbench, "--select", "schema=w8a8_asym_pc backend=ort-cpu")
     assert qbench("quarantine", "*", *GIVEN)[0] == 0
     (entry,) = entries()
-    assert set(entry["values"]) == {CELL}
-    assert 0 < entry["values"][CELL]["agreement"] < 1
+    ((processor, values),) = entry["values"].items()
+    assert processor == str(last_record()["environment_class"]).partition("+")[0]
+    assert set(values) == {CELL}
+    assert 0 < values[CELL]["agreement"] < 1
     select = ("--select", "schema=w8a8_asym_pc backend=ort-cpu", "--json")
     code, out, _ = qbench("run", SUITE, *select)
     assert [one["outcome"] for one in json.loads(out)["cells"]] == ["quarantined"]
     assert code == 0
-    higher = FILE.read_text().replace(f'"agreement" = {entry["values"][CELL]["agreement"]!r}', '"agreement" = 1.5')
+    higher = FILE.read_text().replace(f'"agreement" = {values[CELL]["agreement"]!r}', '"agreement" = 1.5')
     FILE.write_text(higher)
     code, out, _ = qbench("run", SUITE, *select)
     (cell,) = json.loads(out)["cells"]
@@ -156,6 +158,51 @@ def test_the_next_command_fills_the_values_of_an_old_entry(project, qbench, fill
     code, _, err = qbench("quarantine", "blobs::ort-cpu-noopt+w8a8_asym_pc")
     assert code == 2
     assert "no --reason" in err
+
+
+def last_record() -> dict[str, object]:
+    newest = max(Path("reports/history").glob("*.jsonl"))
+    (record,) = [one for one in map(json.loads, newest.read_text().splitlines()) if one["type"] == "cell"]
+    return record
+
+
+def test_runs_of_a_class_that_the_entry_excludes_give_it_no_values(project, qbench, fill_once):
+    fill_once(project, accept_all)
+    red_run(qbench, "--select", "schema=w8a8_asym_pc backend=ort-cpu")
+    elsewhere = ("--when", "riscv64")
+    code, _, err = qbench("quarantine", CELL, *GIVEN, *elsewhere)
+    assert (code, "no failed run of it" in err) == (2, True)
+    assert qbench("quarantine", CELL, *GIVEN, *elsewhere, "--measured", "x")[0] == 0
+    assert "values" not in entries()[0]
+    code, _, err = qbench("quarantine", CELL)  # the entry's own condition counts
+    assert (code, "it listed until" in err) == (2, True)
+    assert "values" not in entries()[0]
+    here = str(last_record()["environment_class"]).partition("+")[0]
+    assert qbench("quarantine", CELL, *GIVEN, "--when", here)[0] == 0
+    assert set(entries()[1]["values"]) == {here}
+
+
+def test_an_entry_takes_values_of_each_class(project, qbench, fill_once):
+    fill_once(project, accept_all)
+    red_run(qbench, "--select", "schema=w8a8_asym_pc backend=ort-cpu")
+    record = last_record()
+    here, _, packages = str(record["environment_class"]).partition("+")
+    old = {"agreement": 0.5}
+    FILE.write_text(
+        WRITTEN.replace("blobs::ort-cpu-noopt+w8a8_asym_pt", "*").replace('when = "riscv64"\n', "")
+        + f'\n[cell.values]\n"{CELL}" = {{ agreement = 0.5 }}\n\n[cell.values.{here}]\n"x::a+b" = {{ top1 = 0.5 }}\n\n'
+        + WRITTEN
+    )
+    assert qbench("quarantine", "*", "--when", here)[0] == 0
+    first, second = entries()
+    assert second == tomllib.loads(WRITTEN)["cell"][0]
+    assert first["values"][CELL] == old  # what was there, without a class
+    assert set(first["values"][here]) == {CELL, "x::a+b"}
+    newest = max(Path("reports/history").glob("*.jsonl"))
+    newest.write_text(newest.read_text().replace(f"{here}+{packages}", f"riscv64+{packages}"))
+    code, _, err = qbench("quarantine", "*", "--when", "riscv64")
+    assert code == 0, err
+    assert set(entries()[0]["values"]) == {CELL, here, "riscv64"}
 
 
 @pytest.mark.slow

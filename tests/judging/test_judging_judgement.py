@@ -22,6 +22,7 @@ from judged_numbers import (
 )
 
 from qbench.judging import (
+    ANY_CLASS,
     THEN,
     Decision,
     DecisionRule,
@@ -192,7 +193,7 @@ def test_a_cell_accepted_here_that_becomes_unsupported_is_red():
     assert verdict.outcome is Outcome.DRIFTED
     assert verdict.headline.startswith("accepted here before, unsupported now: only 10.00 % of MACs")
     assert verdict.notices[0].startswith("only 10.00 %")
-    assert "baseline file" in verdict.remedy
+    assert "accepted results stay in the baseline" in verdict.remedy
 
 
 def test_what_was_accepted_elsewhere_or_of_another_model_may_be_unsupported_here():
@@ -412,7 +413,7 @@ def test_a_gain_is_no_negative_drop():
 def test_nothing_accepted_yet_is_no_notice_of_a_listed_cell():
     unknown = expected(measured(), accepted={}, cell_known=False)
     assert judged(measured(), unknown).notices == ("nothing accepted yet",)
-    listed = judged(measured(top1(700)), unknown, quarantine=entry(values={NAMED: {top1(700).metric: 0.7}}))
+    listed = judged(measured(top1(700)), unknown, quarantine=entry(values=OF_CELL))
     assert listed.notices == ("'mobilenet_v2::*' is listed as 77.8 → 70.7: per-tensor weights (kernels, 2026-12-31)",)
 
 
@@ -427,8 +428,9 @@ def test_a_reason_is_in_the_headline_where_all_of_it_fits(reason, end):
 
 # A listed cell is held to its listed values.
 
-OF_CELL = {NAMED: {top1(700).metric: 0.7}}
-OF_ANOTHER = {"mobilenet_v2::ort-cpu+other": {top1(700).metric: 0.7}}
+OF_CELL = {str(HERE): {NAMED: {top1(700).metric: 0.7}}}
+OF_ANOTHER = {str(HERE): {"mobilenet_v2::ort-cpu+other": {top1(700).metric: 0.7}}}
+OTHERS = {"riscv64": {NAMED: {top1(700).metric: 0.6}}, "sparc": {NAMED: {top1(700).metric: 0.5}}}
 
 
 @pytest.mark.parametrize(
@@ -442,7 +444,6 @@ OF_ANOTHER = {"mobilenet_v2::ort-cpu+other": {top1(700).metric: 0.7}}
         (720, OF_CELL, Outcome.QUARANTINED),  # better, and still bad
         (90, {}, Outcome.QUARANTINED),  # of an older qbench: any fall
         (700, OF_ANOTHER, Outcome.FAILED),  # the pattern lists another cell
-        (90, {NAMED: {"no such metric": 0.7}}, Outcome.QUARANTINED),
     ],
 )
 @pytest.mark.parametrize("pattern", [NAMED, "*", "mobilenet_v2::*"])
@@ -463,9 +464,34 @@ def test_a_listed_cell_may_fall_by_its_tolerance():
     assert judged(measured(top1(540)), tolerance=wide, quarantine=entry(values=OF_CELL)).outcome is Outcome.FAILED
 
 
+@pytest.mark.parametrize(
+    ("values", "least"),
+    [
+        ({**OTHERS, str(HERE): {NAMED: {"top1": 0.7}}, HERE.processor: {NAMED: {"top1": 0.3}}}, 680),  # of the class
+        ({**OTHERS, HERE.processor: {NAMED: {"top1": 0.7}}, ANY_CLASS: {NAMED: {"top1": 0.3}}}, 680),  # the processor
+        ({**OTHERS, ANY_CLASS: {NAMED: {"top1": 0.7}}}, 680),  # of a file that does not say the class
+        (OTHERS, 480),  # of the class where it is worst
+    ],
+)
+def test_values_are_those_of_the_class_and_of_no_other_where_it_has_some(values, least):
+    listed = entry(values=values)
+    assert judged(measured(top1(least)), quarantine=listed).outcome is Outcome.QUARANTINED
+    assert judged(measured(top1(least - 1)), quarantine=listed).outcome is Outcome.FAILED
+    notice = judged(measured(top1(least)), quarantine=listed).notices[-1]
+    assert ("compared with riscv64, sparc" in notice) is (values is OTHERS)
+
+
+def test_a_listed_metric_that_is_not_measured_is_red():
+    listed = entry(values={HERE.processor: {NAMED: {"top1": 0.7, "top5": 0.9}}})
+    verdict = judged(measured(top1(700)), quarantine=listed)
+    assert verdict.outcome is Outcome.FAILED
+    assert verdict.headline.startswith("top5 is listed and not measured; ")
+    assert verdict.gates[-1].metric == "top5"
+
+
 def test_a_listed_value_is_a_finite_number():
     with pytest.raises(ValueError, match="no finite number"):
-        entry(values={NAMED: {"top1": math.nan}})
+        entry(values={"x64": {NAMED: {"top1": math.nan}}})
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,34 @@ def test_a_cell_whose_accepted_answers_were_not_kept_is_run_whole_and_compared(w
     assert "stopped" in cells(project)["w8a8_asym_pc"]
 
 
+LISTED = """[[cell]]
+cell = "tiny_a::*"
+measured = "m"
+reason = "r"
+owner = "o"
+expires = "2999-12-31"
+"""
+
+
+@pytest.mark.parametrize(
+    ("added", "is_whole"),
+    [
+        ("", False),  # nothing to compare a part of the samples with
+        ('[cell.values.x64]\n"tiny_a::ort-cpu+w8a8_asym_pc" = { top1 = 0.1 }\n', True),
+        ('[cell.values]\n"tiny_a::ort-cpu+w8a8_asym_pc" = { top1 = 0.1 }\n', True),  # version 2 of the file
+        ('when = "riscv64"\n[cell.values.riscv64]\n"tiny_a::ort-cpu+w8a8_asym_pc" = { top1 = 0.1 }\n', False),
+    ],
+)
+def test_a_cell_that_is_listed_with_values_is_run_whole(write, added, is_whole):
+    project = write()
+    project.accept()
+    path = project.suite_path
+    path.with_name(path.name.replace(".qbench.", ".quarantine.")).write_text(LISTED + added)
+    project.run()
+    cell = cells(project)["w8a8_asym_pc"]
+    assert ("stopped" not in cell, cell["n"] == 400) == (is_whole, is_whole)
+
+
 def test_a_bad_cell_fails_early_by_its_counts_alone(write):
     project = write(decision="point", tolerance=0.02, schema="w4a8_sym_pt", settings="integer_macs = 0")
     project.accept()

@@ -1,6 +1,9 @@
 """Every stored format refuses a file of a newer version by name, and its keys are pinned to its version."""
 
+import dataclasses
+import datetime
 import json
+import typing
 
 import msgspec
 import numpy as np
@@ -8,18 +11,20 @@ import pytest
 
 from qbench.calibration import Profile
 from qbench.errors import QbenchError
-from qbench.judging import Accepted, QuarantineEntry
+from qbench.judging import ANY_CLASS, Accepted, QuarantineEntry
 from qbench.metrics import answer_files, open_answers
 from qbench.quantization import load_plan
 from qbench.storage import require_format
-from qbench.suite import load_suite, suite_file
+from qbench.suite import describe_start, load_suite, suite_file
 from qbench.tracking import (
     AcceptedCell,
+    CellRecord,
     StoredData,
     annotations,
     baseline_file,
     load_annotations,
     load_baseline,
+    record,
 )
 
 SUITE = '[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pc"]\n[[model]]\nid = "a"\ndata = "b"\n'
@@ -62,6 +67,32 @@ def test_a_suite_may_say_its_version(version, tmp_path):
     assert suite_of(tmp_path, version, 'format = "qbench-quarantine/1"\n').models[0].id == "a"
 
 
+ENTRY = '[[cell]]\ncell = "*"\nmeasured = "m"\nreason = "r"\nowner = "o"\nexpires = "2999-01-01"\n'
+HALF = {"top1": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("values", "read"),
+    [
+        ('[cell.values]\n"a::b+c" = { top1 = 0.5 }\n', {ANY_CLASS: {"a::b+c": HALF}}),  # version 2
+        ('[cell.values.x64]\n"a::b+c" = { top1 = 0.5 }\n', {"x64": {"a::b+c": HALF}}),
+        (
+            '[cell.values]\n"a::b+c" = { top1 = 0.5 }\n[cell.values.x64]\n"a::b+c" = { top1 = 0.5 }\n',
+            {ANY_CLASS: {"a::b+c": HALF}, "x64": {"a::b+c": HALF}},
+        ),
+    ],
+)
+def test_a_quarantine_file_of_version_2_is_read_as_values_of_any_class(values, read, tmp_path):
+    (entry,) = suite_of(tmp_path, quarantine=ENTRY + values).quarantine
+    assert entry.values == read
+
+
+@pytest.mark.parametrize("values", ["values = 3", 'values = { "a::b+c" = 3 }', 'values = { x64 = { "a::b+c" = 3 } }'])
+def test_values_of_another_form_are_refused(values, tmp_path):
+    with pytest.raises(QbenchError):
+        suite_of(tmp_path, quarantine=f"{ENTRY}{values}\n")
+
+
 @pytest.mark.parametrize("found", ["qbench-plan/1", 3, "", "qbench-suite"])
 def test_a_file_of_another_kind_is_refused(found):
     with pytest.raises(QbenchError) as caught:
@@ -70,8 +101,26 @@ def test_a_file_of_another_kind_is_refused(found):
 
 
 def keys(kind):
-    fields = getattr(kind, "__struct_fields__", None)
-    return sorted(fields if fields is not None else kind.__dataclass_fields__)
+    """The keys as they are written."""
+    if is_struct(kind):
+        return sorted(kind.__struct_encode_fields__)
+    return sorted(kind.__dataclass_fields__)
+
+
+def is_struct(kind):
+    return hasattr(kind, "__struct_encode_fields__")
+
+
+def held(kind):
+    """``kind`` and all tables that its fields hold, each once, in the order in which they are met."""
+    found, waiting = {}, [kind]
+    while waiting:
+        one = waiting.pop(0)
+        waiting += typing.get_args(one)
+        if isinstance(one, type) and (is_struct(one) or dataclasses.is_dataclass(one)) and one not in found:
+            found[one] = None
+            waiting += typing.get_type_hints(one, include_extras=True).values()
+    return list(found)
 
 
 FORMATS = {
@@ -86,16 +135,39 @@ FORMATS = {
     answer_files.FORMAT: [answer_files.Header, answer_files.AnswerRecord, answer_files.TokenRecord],
     suite_file.QUARANTINE_FORMAT: [suite_file.QuarantineText, QuarantineEntry],
     annotations.ANNOTATIONS_FORMAT: [annotations.Annotation],
+    record.FORMAT: held(CellRecord),
+    suite_file.FORMAT: held(suite_file.SuiteText),
 }
 
 
-def test_the_keys_of_each_version(golden):
+def lines_of_a_run(folder):
+    """The lines of a run file that are no cells: type → keys, with all that a run can say."""
+    start = describe_start(
+        folder,
+        suite="s",
+        planned=2,
+        selected=1,
+        select="",
+        limit=None,
+        shard="1/2",
+        started=datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC),
+        token="abc",
+    )
+    with start.open(folder) as run:
+        run.close(exit_code=0)
+    (file,) = folder.glob("*.jsonl")
+    lines = map(json.loads, file.read_text().splitlines())
+    return {line.pop("type"): sorted(line) for line in lines}
+
+
+def test_the_keys_of_each_version(golden, tmp_path):
     """A key that an older version must not ignore needs a higher version: then change both in this file.
 
     JSON: an older qbench ignores keys that it does not know, so a new key may change nothing about the others.
-    TOML: people write it, so an unknown key is an error there. The keys of run files and suites are in docs.
+    TOML: people write it, so an unknown key is an error there.
     """
     lines = [f"{name}  {kind.__name__}: {', '.join(keys(kind))}" for name, kinds in FORMATS.items() for kind in kinds]
+    lines += [f"{record.FORMAT}  {kind} line: {', '.join(names)}" for kind, names in lines_of_a_run(tmp_path).items()]
     golden("format_keys.txt", "\n".join(lines) + "\n")
 
 
