@@ -30,7 +30,7 @@ from qbench.reporting.findings_view import findings_of, with_findings
 from qbench.reporting.format import SYMBOLS, counted
 from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Matrix, Report, group_causes, headline_of
-from qbench.reporting.trends import Cost, Trend, cost_of, group_steps, trend_of
+from qbench.reporting.trends import Cost, Trend, cost_of, group_steps, places_of, trend_of
 from qbench.reporting.view import ABSENT, CellKey, Cells, CellView, MetricView, RunView, read_cell, read_run
 from qbench.tracking import (
     TREND_KEYS,
@@ -402,8 +402,7 @@ def build_report(
     cells = with_findings(cells, findings)
     causes = group_causes(cells)
     moves = _moves(_series_alone(chosen) if memory.series is None else memory, suite)
-    accepted = memory.accepted_in(suite)
-    trends = {cell.key: _trends(cell, past, views, accepted, moves) for cell in cells if cell.metrics}
+    trends = _Trends(cells, past, views, accepted=memory.accepted_in(suite), moves=moves)
     new_classes = () if views[-1].release_of else _new_classes(cells)  # of another release nothing is accepted
     return Report(
         suite=suite,
@@ -416,7 +415,7 @@ def build_report(
         causes=causes,
         matrices=_matrices(cells),
         trends=trends,
-        step_groups=group_steps([trend for several in trends.values() for trend in several], views),
+        step_groups=group_steps([trend for key in trends.moved() for trend in trends[key]], views),
         notices=(*map(_part_notice, parts), *_notices(views[-1], cells), *unread),
         quarantined=tuple(cell for cell in cells if cell.record.outcome == "quarantined"),
         unsupported=_unsupported(cells),
@@ -517,17 +516,64 @@ def _is_named(record: CellRecord) -> bool:
         return False
 
 
-def _trends(
-    cell: CellView, past: Sequence[Cells], views: Sequence[RunView], accepted: AcceptedHits, moves: _Moves
-) -> tuple[Trend, ...]:
-    """One trend per metric of ``cell``, the lead's first."""
-    history = [cells.get(cell.key) for cells in past]
-    found = []
-    for metric in sorted(cell.metrics, key=lambda metric: metric is not cell.lead):
-        series, alerts = moves.get((cell.key, metric.name), ((), ()))
-        share = accepted_share(cell, metric, accepted)
-        found.append(trend_of(history, cell, metric, views, series=series, alerts=alerts, accepted=share))
-    return tuple(found)
+class _Trends(Mapping[CellKey, tuple[Trend, ...]]):
+    """The trends of each of ``cells`` that has metrics, one per metric, the lead's first; made when they are read.
+
+    The trends of thousands of models take several times the memory of what they are made of, and a report draws few.
+    """
+
+    def __init__(
+        self,
+        cells: Iterable[CellView],
+        past: Sequence[Cells],
+        views: Sequence[RunView],
+        *,
+        accepted: AcceptedHits,
+        moves: _Moves,
+    ) -> None:
+        self._cells = {cell.key: cell for cell in cells if cell.metrics}
+        self._past = past
+        self._views = views
+        self._places = places_of(views)
+        self._accepted = accepted
+        self._moves = moves
+        self._made: dict[CellKey, tuple[Trend, ...]] = {}
+
+    def __getitem__(self, key: CellKey) -> tuple[Trend, ...]:
+        cell = self._cells[key]
+        made = self._made.get(key)
+        if made is None:
+            if len(self._made) >= _MOST_TRENDS:
+                self._made.clear()
+            made = self._made[key] = self._of(cell)
+        return made
+
+    def __iter__(self) -> Iterator[CellKey]:
+        return iter(self._cells)
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def moved(self) -> Iterator[CellKey]:
+        """The cells with a series or an alert, in order: no other trend has a step."""
+        moved = {key for key, _ in self._moves}
+        return (key for key in self._cells if key in moved)
+
+    def _of(self, cell: CellView) -> tuple[Trend, ...]:
+        history = [cells.get(cell.key) for cells in self._past]
+        found = []
+        for metric in sorted(cell.metrics, key=lambda metric: metric is not cell.lead):
+            series, alerts = self._moves.get((cell.key, metric.name), ((), ()))
+            share = accepted_share(cell, metric, self._accepted)
+            trend = trend_of(
+                history, cell, metric, self._views, self._places, series=series, alerts=alerts, accepted=share
+            )
+            found.append(trend)
+        return tuple(found)
+
+
+_MOST_TRENDS = 8_000
+"""Cells whose trends are kept: those of the models of a site, and more than any suite of two years."""
 
 
 def _with_parts_merged(chosen: list[Run]) -> tuple[list[Run], list[Run]]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from qbench.number_text import thousands
 from qbench.reporting.report import Matrix, Report
-from qbench.reporting.trends import StepGroup, is_eventful
+from qbench.reporting.trends import StepGroup
 from qbench.reporting.view import CellView
 
 MOST_MODELS = 1_000
@@ -25,9 +25,9 @@ def most_telling(report: Report, most: int = MOST_MODELS) -> Report:
         return report
     found = {key.model for key in report.findings}
     weight = Counter({model: 1_000 * (model in found) for model in models})
+    eventful = report.eventful
     for cell in report.cells:
-        is_moving = is_eventful(cell, report.trends.get(cell.key, ()))
-        weight[cell.key.model] += 100 * cell.is_red + is_moving
+        weight[cell.key.model] += 100 * cell.is_red + (cell.key in eventful)
     chosen = set(sorted(models, key=lambda model: (-weight[model], model))[:most])
     notice = (
         f"{thousands(most)} of {thousands(len(models))} models are shown, those that need attention or have moved; "

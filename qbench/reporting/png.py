@@ -22,7 +22,7 @@ from qbench.reporting.format import (
 )
 from qbench.reporting.many_models import most_telling
 from qbench.reporting.report import Matrix, Report
-from qbench.reporting.trends import Trend, is_eventful
+from qbench.reporting.trends import Trend
 from qbench.reporting.view import CellView, RunView
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ def trend_frame(report: Report, model: str) -> "pd.DataFrame":
 
     rows = [
         (key.backend, key.column, trends[0].metric.name, point.environment_class, point.position, point.metric.value)
-        for key, trends in report.trends.items()
-        if key.model == model and trends
+        for key in report.trends
+        if key.model == model
+        for trends in (report.trends[key],)
+        if trends
         for place in trends[0].points
         for point in place.each
     ]
@@ -289,9 +291,11 @@ def _file(figure: Any) -> bytes:  # noqa: ANN401
 
 def charted_models(report: Report) -> Sequence[str]:
     """The models that are drawn: all; of many only those with the most events."""
-    events = Counter({key.model: 0 for key, trends in report.trends.items() if trends})
+    events = Counter({key.model: 0 for key in report.trends})
+    eventful = report.eventful
     for cell in report.cells:
-        events[cell.key.model] += is_eventful(cell, report.trends.get(cell.key, ())) if cell.key.model in events else 0
+        if cell.key.model in events:
+            events[cell.key.model] += cell.key in eventful
     if len(events) <= MAX_MODELS:
         return [model for model in report.models if model in events]
     return sorted(model for model, count in events.most_common(MAX_MODELS) if count)

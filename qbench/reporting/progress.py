@@ -6,14 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from qbench.judging import Cell
 from qbench.reporting.columns import READ
-from qbench.tracking import CellRecord, History, HistoryStore, Run
+from qbench.tracking import CellRecord, GateRecord, History, HistoryStore, MetricRecord, Run
 
 # The newest runs of a history, without the rest: two years of nightly runs are a gigabyte, a report needs few of them.
 
 WINDOW = 120
 """How many of the newest runs of a suite a report shows; older ones stay in the history."""
+
+
+_MOST_PARTS = 100_000
+"""Parts of cells that are remembered while a history is read; about 20 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +50,55 @@ def recent_runs(
 
 
 class _Shared:
-    """The fields of each cell that a report reads; a value equal to that of the run before is in memory once."""
+    """The fields of each cell that a report reads; a value equal to that of the run before is in memory once.
+
+    Within a run, cells share texts, digests and counts: the parts of a cell that was not in the run before are in
+    memory once, too.
+    """
 
     def __init__(self) -> None:
         self._last: dict[Cell, dict[str, Any]] = {}
+        self._parts: dict[object, Any] = {}
 
     def __call__(self, record: CellRecord) -> CellRecord:
-        before = self._last.get(record.cell, {})
+        before = self._last.get(record.cell)
         kept = {name: getattr(record, name) for name in READ}
-        kept |= {name: before[name] for name, value in kept.items() if before and before[name] == value}
+        if before is None:
+            self._share(kept)
+        else:
+            kept |= {name: before[name] for name, value in kept.items() if before[name] == value}
         self._last[record.cell] = kept
         return CellRecord(**kept)
+
+    def _share(self, fields: dict[str, Any]) -> None:
+        """Exchange the parts of ``fields`` for equal ones of other cells."""
+        if len(self._parts) > _MOST_PARTS:  # nearly all were seen once: forgetting them costs less than holding them
+            self._parts.clear()
+        for name in ("suite", "model", "backend", "schema", "variant", "outcome", "environment_class", "rule"):
+            fields[name] = self._one(fields[name])
+        fields["headline"] = self._one(fields["headline"])
+        fields["notices"] = self._one(tuple(map(self._one, fields["notices"])))
+        fields["gates"] = tuple(map(self._gate, fields["gates"]))
+        fields["digests"] = self._table({name: self._one(value) for name, value in fields["digests"].items()})
+        fields["changed"] = {name: self._one(tuple(map(self._one, ids))) for name, ids in fields["changed"].items()}
+        fields["changed_count"] = self._table(fields["changed_count"])
+        fields["metrics"] = {name: self._metric(metric) for name, metric in fields["metrics"].items()}
+
+    def _one(self, value: Any) -> Any:  # noqa: ANN401 - a text, or a tuple of texts
+        return self._parts.setdefault(value, value)
+
+    def _table(self, table: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._parts.setdefault(("table", *table.items()), table)  # type: ignore[no-any-return]
+
+    def _gate(self, gate: GateRecord) -> GateRecord:
+        words = {name: self._one(getattr(gate, name)) for name in ("kind", "metric", "state", "detail", "rule")}
+        return structs.replace(gate, **words)
+
+    def _metric(self, metric: MetricRecord) -> MetricRecord:
+        # numbers with a sign of their own: -0.0 equals 0.0 and is written in another way
+        if metric.interval or metric.clusters or metric.noise or metric.mean is not None or not metric.hits:
+            return metric
+        return self._parts.setdefault(metric, metric)  # type: ignore[no-any-return]
 
 
 # How long a run will still take, from the time that each cell took before and the speed of this run.

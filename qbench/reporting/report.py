@@ -72,6 +72,13 @@ class Report:
     powers: tuple[DataPower, ...] = ()
 
     @property
+    def eventful(self) -> frozenset[CellKey]:
+        """The cells that are red, in quarantine, or have a step in their history."""
+        stepped = (step[0] for group in self.step_groups for step in group.steps)
+        telling = (cell.key for cell in self.cells if cell.is_red or cell.record.outcome == "quarantined")
+        return frozenset((*stepped, *telling))
+
+    @property
     def undecided(self) -> str:
         """Which models have too little data for their own margins; empty: none."""
         return open_sentence(self.powers)
@@ -238,7 +245,10 @@ class AlertRow:
 
 def alert_rows(report: Report) -> tuple[AlertRow, ...]:
     """The regressions of ``report``, the worst of what is new first, then the worst of the rest."""
-    metrics = {trend.metric.name: trend.metric for trends in report.trends.values() for trend in trends}
+    if not report.regressions:
+        return ()
+    newest = (cells.values() for cells in report.past[-1:])  # of all models, where the report shows a part of them
+    metrics = {metric.name: metric for cells in (*newest, report.cells) for cell in cells for metric in cell.metrics}
     ranked = sorted(report.regressions, key=lambda found: (not found.is_new, -found.alerts[0].loss))
     return tuple(_row(found, metrics) for found in ranked)
 

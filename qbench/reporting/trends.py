@@ -181,6 +181,7 @@ def trend_of(
     cell: CellView,
     metric: MetricView,
     runs: Sequence[RunView] = (),
+    places: tuple[int, ...] | None = None,
     *,
     series: Sequence[Series] = (),
     alerts: Sequence[Alert] = (),
@@ -188,7 +189,8 @@ def trend_of(
 ) -> Trend:
     """The trend of ``metric`` of ``cell``; ``history`` has the cell of each run, oldest first, or None.
 
-    ``runs`` are the same runs: they name the commits and package versions that changed at a step. ``series`` and
+    ``runs`` are the same runs: they name the commits and package versions that changed at a step. ``places``: those of
+    ``places_of(runs)``, where they are known. ``series`` and
     ``alerts`` are those of this metric, which have the steps. ``accepted`` is the accepted value for the class of the
     newest run, a fraction. Only the lead of a quantized cell has intervals.
     """
@@ -201,7 +203,7 @@ def trend_of(
             found = None if past is None else next((m for m in past.metrics if m.name == metric.name), None)
         if past is not None and found is not None:
             points.append(RunPoint(position, past, found))
-    places = places_of(runs)
+    places = places_of(runs) if places is None else places
     if places and places[-1] < len(places) - 1:
         points = list(_by_commit(points, places))
     steps = (step for name, same in _by_class(points).items() for step in _steps(name, same, runs, series, alerts))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from qbench.judging import LossParts, Outcome
 from qbench.tracking import CellRecord, GateRecord, MetricRecord, Run
@@ -14,6 +14,8 @@ from qbench.tracking import CellRecord, GateRecord, MetricRecord, Run
 # change = value − reference          in the metric's own sense: a lower accuracy is negative
 # worse  = change turned so that positive is always worse
 # used   = worse / |reference − limit|     share of the margin used up; above 1 the gate is broken
+
+_Record = typing.TypeVar("_Record", bound=Struct)
 
 ABSENT = "absent"
 """The outcome of a cell that the newest run did not run, though an earlier one did."""
@@ -179,7 +181,9 @@ def text_of(value: object, default: str = "") -> str:
     """``value`` as one line of text: strings and numbers as they are, anything else ``default``."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return default
-    return " ".join(str(value).split())
+    words = str(value)
+    line = " ".join(words.split())
+    return words if line == words else line  # nearly all are one line: a copy of each doubles a large report
 
 
 def whole_of(value: object) -> int | None:
@@ -231,24 +235,30 @@ def lead_metric(metrics: tuple[MetricView, ...], gates: tuple[GateRecord, ...]) 
 def read_cell(record: CellRecord) -> CellView:
     """The view of one record: each of its texts on one line."""
     words = ("kind", "metric", "state", "detail", "rule")
-    record = structs.replace(
-        record,
-        outcome=text_of(record.outcome) or "unknown",
-        headline=text_of(record.headline),
-        rule=text_of(record.rule),
-        remedy=text_of(record.remedy),
-        environment_class=text_of(record.environment_class),
-        notices=tuple(filter(None, map(text_of, record.notices))),
-        refusals=tuple(filter(None, map(text_of, record.refusals))),
-        digests={text_of(name): text_of(digest) for name, digest in record.digests.items()},
-        gates=tuple(
-            structs.replace(gate, **{name: text_of(getattr(gate, name)) for name in words}) for gate in record.gates
+    read = {
+        "outcome": text_of(record.outcome) or "unknown",
+        "headline": text_of(record.headline),
+        "rule": text_of(record.rule),
+        "remedy": text_of(record.remedy),
+        "environment_class": text_of(record.environment_class),
+        "notices": tuple(filter(None, map(text_of, record.notices))),
+        "refusals": tuple(filter(None, map(text_of, record.refusals))),
+        "digests": {text_of(name): text_of(digest) for name, digest in record.digests.items()},
+        "gates": tuple(
+            _changed_fields(gate, {name: text_of(getattr(gate, name)) for name in words}) for gate in record.gates
         ),
-    )
+    }
+    record = _changed_fields(record, read)
     model, backend, schema = (text_of(axis) or "?" for axis in (record.model, record.backend, record.schema))
     key = CellKey(model, backend, schema, text_of(record.variant))
     metrics = read_metrics(record)
     return CellView(key=key, record=record, metrics=metrics, lead=lead_metric(metrics, record.gates))
+
+
+def _changed_fields(record: _Record, fields: Mapping[str, Any]) -> _Record:
+    """``record`` with these ``fields``: itself where all are equal, so that nothing is in memory twice."""
+    changed = {name: value for name, value in fields.items() if getattr(record, name) != value}
+    return structs.replace(record, **changed) if changed else record
 
 
 def read_run(run: Run) -> RunView:

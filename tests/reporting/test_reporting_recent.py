@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from reporting_histories import make_cell, make_run
 
-from qbench.reporting import build_report, recent_runs
+from qbench.reporting import assembly, build_report, recent_runs
+from qbench.reporting.view import read_cell
 from qbench.tracking import FolderStore
 
 
@@ -100,3 +101,39 @@ def test_no_folder_holds_no_runs(tmp_path):
     assert recent_runs(tmp_path / "none").runs == ()
     shutil.copy(write(tmp_path, 0), tmp_path / "copy.jsonl")
     assert len(recent_runs(tmp_path).runs) == 1
+
+
+def test_cells_of_one_run_share_equal_texts_digests_and_counts_and_keep_signs(tmp_path):
+    counts = {"n": 10, "hits": 8, "out_of": 10, "reference_hits": 8, "losses": 0, "gains": 0}
+    line = {"type": "cell", "suite": "s", "backend": "ort-cpu", "schema": "fp32", "outcome": "passed"}
+    full = {
+        "notices": ["Some words"],
+        "digests": {"model": "1" * 64},
+        "gates": [{"kind": "loss", "detail": "few lost"}],
+    }
+    lines = [{"type": "run", "format": "qbench-run/1", "id": "a", "started": "2026-01-03T03:00:00Z", "suite": "s"}]
+    for model, low in (("one", -0.0), ("two", 0.0)):
+        distance = counts | {"proportion": False, "interval": [low, 0.5]}
+        lines.append(line | full | {"model": model, "metrics": {"top1": counts, "rmse": distance}})
+    lines += [line | {"model": "three"}, {"type": "end", "cells": 3}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    one, two, three = recent_runs(tmp_path).runs[0].cells
+    assert one.metrics["top1"] is two.metrics["top1"]
+    assert one.digests is two.digests
+    assert one.notices is two.notices
+    assert one.gates[0].detail is two.gates[0].detail
+    assert [str(cell.metrics["rmse"].interval[0]) for cell in (one, two)] == ["-0.0", "0.0"]
+    assert (three.digests, three.notices) == ({}, ())
+    view = read_cell(one)
+    assert view.record is one  # every text is on one line already: nothing is in memory twice
+
+
+def test_trends_are_made_when_a_page_reads_them(tmp_path, monkeypatch):
+    cells = [make_cell(f"network_{place}", "engine", "w8a8", 0.0) for place in range(4)]
+    made = []
+    monkeypatch.setattr(assembly, "trend_of", lambda history, cell, *rest, **more: made.append(cell.key.model))
+    report = build_report([make_run(cells, night) for night in range(3)])
+    assert made == []
+    assert len(report.trends) == 4
+    assert report.trends[report.cells[2].key]
+    assert set(made) == {"network_2"}
