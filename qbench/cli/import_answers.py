@@ -55,8 +55,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: the log cannot be read, or the file not be written.
     """
-    from qbench.cli.foreign_logs import Choices, joined, open_log
-    from qbench.metrics import answer_lines, open_answers
+    from qbench.metrics import LogChoices, answer_lines, join_foreign_logs, open_answers, open_foreign_log
     from qbench.storage import require_writable, staged_files
 
     output = Path(arguments.output)
@@ -69,8 +68,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         )
     require_writable(output)
     columns = _columns(arguments.columns)
-    choices = Choices(filter=arguments.filter, source=arguments.source, columns=columns)
-    log = joined([(text, open_log(Path(text), choices)) for text in arguments.logs])
+    choices = LogChoices(filter=arguments.filter, source=arguments.source, columns=columns)
+    log = join_foreign_logs([(text, open_foreign_log(Path(text), choices)) for text in arguments.logs])
     header = _described(log.header, arguments)
     count = 0
 

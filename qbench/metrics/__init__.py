@@ -52,6 +52,10 @@ if TYPE_CHECKING:
     from qbench.metrics.clusters import source_interval as source_interval
     from qbench.metrics.clusters import source_p as source_p
     from qbench.metrics.distances import MOST_DB as MOST_DB
+    from qbench.metrics.foreign_logs import ForeignLog as ForeignLog
+    from qbench.metrics.foreign_logs import LogChoices as LogChoices
+    from qbench.metrics.foreign_logs import join_foreign_logs as join_foreign_logs
+    from qbench.metrics.foreign_logs import open_foreign_log as open_foreign_log
     from qbench.metrics.masks import IGNORED as IGNORED
     from qbench.metrics.masks import MaskAnswers as MaskAnswers
     from qbench.metrics.metric import ArrayLabels as ArrayLabels

@@ -14,9 +14,9 @@ from qbench.errors import InputError, require_type
 from qbench.extension import known_extensions
 from qbench.graph import load_model, operator_catalogue, with_operators
 from qbench.subjects.catalogue import model_catalogue
-from qbench.subjects.clusters import pieces_note
 from qbench.subjects.detection import Detection, FramedPicture
 from qbench.subjects.pictures import Picture
+from qbench.subjects.source_tables import pieces_note
 from qbench.subjects.sources import ReadyArray
 from qbench.subjects.subject import (
     BATCH,

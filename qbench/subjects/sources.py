@@ -38,10 +38,10 @@ from qbench.storage import (
     too_large,
 )
 from qbench.subjects.catalogue import dataset_catalogue
-from qbench.subjects.clusters import FOLDER, columns_in_table, folder_of, is_table, named, sources_in_table
 from qbench.subjects.detection import Fit, FramedPicture, read_coco
 from qbench.subjects.label_files import labels_from_files
 from qbench.subjects.pictures import Interpolation, Layout, Picture, Pixels, decode_picture
+from qbench.subjects.source_tables import FOLDER, columns_in_table, folder_of, is_table, named, sources_in_table
 from qbench.subjects.subject import Array, ClassNames, Dataset, Preprocess
 
 # Ready feeds: the arrays of an ``.npz`` file, one row per sample, by the names of the graph's inputs.

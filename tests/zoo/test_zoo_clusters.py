@@ -12,7 +12,7 @@ from PIL import Image
 from qbench.errors import InputError
 from qbench.extension import known_extensions
 from qbench.subjects import Dataset, dataset_catalogue, dataset_from_text, get_dataset
-from qbench.subjects.clusters import pieces_note
+from qbench.subjects.source_tables import pieces_note
 from qbench.tracking import load_baseline
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from qbench.errors import InputError, UnavailableError
-from qbench.metrics import AnswerRecord, DataMark, Header, Provenance, decoded_line, json_lines
+from qbench.metrics.answer_files import AnswerRecord, DataMark, Header, Provenance, decoded_line, json_lines
 from qbench.number_text import counted
 from qbench.storage import current_factor, current_limits, digest_plain, too_large
 
@@ -28,12 +28,13 @@ _MEMBER_BYTES = 1 << 30
 
 
 @dataclass(slots=True, kw_only=True)
-class Choices:
-    """What a user chooses of a log.
+class LogChoices:
+    """What is taken from a log.
 
     Args:
-        filter: of lm-eval; empty: the only one. source: where the source of a sample is: a column, or names between
-            dots, such as ``doc.article``. columns: of a table, our key → the name of its column.
+        filter: the filter of lm-eval whose answers are taken; empty: the only one.
+        source: where a sample names its source: a column, or names between dots such as ``doc.article``.
+        columns: of a table: ``id``, ``answer``, ``label`` or ``source`` → the name of its column.
     """
 
     filter: str = ""
@@ -43,9 +44,13 @@ class Choices:
 
 @dataclass(slots=True)
 class ForeignLog:
-    """A log that was opened: its header, its records one by one, and what is to be told when they have been read.
+    """A log that was opened.
 
-    ``by_id``: whether sources are ids of questions, which other logs have, too.
+    Args:
+        header: the data, the tool and the metrics of which less is better.
+        records: the answers, one for each sample; they are read from the file one by one, once.
+        notes: sentences about what was left out; complete when all records have been read.
+        by_id: whether sources are ids of questions. Logs of other tasks may have the same ids.
     """
 
     header: Header
@@ -54,16 +59,25 @@ class ForeignLog:
     by_id: bool = False
 
 
-def open_log(path: Path, choices: Choices) -> ForeignLog:
-    """The log at ``path``, of the tool that its name and first line tell.
+def open_foreign_log(path: Path, choices: LogChoices | None = None) -> ForeignLog:
+    """Open the log at ``path``; its suffix says which tool wrote it.
+
+    ``answer_lines(log.header, log.records)`` are the lines of a file of answers. Reading ``log.records`` raises
+    ``InputError`` where a line of the log cannot be read.
+
+    Args:
+        path: lm-eval's samples (``.jsonl``), a log of Inspect (``.eval``, ``.json``), or a table (``.csv``).
+        choices: what is taken from the log; None: everything.
 
     Raises:
-        InputError: no file there, or of no tool that is known.
+        InputError: the file does not exist, has another suffix, or is broken. UnavailableError: a log of Inspect needs
+            the package ``zstandard``.
     """
+    choices = choices or LogChoices()
     doing = f"Importing '{path}'"
     if not path.is_file():
         raise InputError(doing, found="no file there", expected="a log of another tool", remedy="Check the path.")
-    readers: dict[str, Callable[[Path, Choices, str], ForeignLog]] = {
+    readers: dict[str, Callable[[Path, LogChoices, str], ForeignLog]] = {
         ".csv": _table,
         ".eval": _inspect_archive,
         ".json": _inspect_json,
@@ -79,13 +93,17 @@ def open_log(path: Path, choices: Choices) -> ForeignLog:
     return readers[path.suffix](path, choices, doing)
 
 
-def joined(logs: Sequence[tuple[str, ForeignLog]]) -> ForeignLog:
-    """One log of several, each with its path; the ids of several begin with what was answered: ``sums/3``.
+def join_foreign_logs(logs: Sequence[tuple[str, ForeignLog]]) -> ForeignLog:
+    """Join the logs of one run, such as all subjects of MMLU, into one; a single log stays as it is.
 
-    Sources that are ids begin with it, too: question 3 of one task is no evidence about question 3 of another.
+    The id of each sample then begins with its task: ``sums/3``. A source that is an id begins with the task, too:
+    question 3 of one task says nothing about question 3 of another.
+
+    Args:
+        logs: one or more; each with its name, for errors.
 
     Raises:
-        InputError: they come from different tools, or two are of one task.
+        InputError: the logs come from different tools, or two are of one task.
     """
     (path, first), *others = logs
     if not others:
@@ -129,7 +147,7 @@ _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ANY = msgspec.json.Decoder()
 
 
-def _lm_eval(path: Path, choices: Choices, doing: str) -> ForeignLog:
+def _lm_eval(path: Path, choices: LogChoices, doing: str) -> ForeignLog:
     task, date = _task_and_date(path)
     facts = _run_facts(path.parent / f"results_{date}.json")
     version = str(facts.get("lm_eval_version") or "")
@@ -162,7 +180,7 @@ def _run_facts(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _lm_records(path: Path, choices: Choices, doing: str, notes: list[str]) -> Iterator[AnswerRecord]:
+def _lm_records(path: Path, choices: LogChoices, doing: str, notes: list[str]) -> Iterator[AnswerRecord]:
     filters: dict[str, int] = {}
     left_out: set[str] = set()
     for number, line in json_lines(path):
@@ -195,7 +213,7 @@ def _lm_records(path: Path, choices: Choices, doing: str, notes: list[str]) -> I
         notes.append(f"metrics that are no number for a sample are left out: {', '.join(sorted(left_out))}")
 
 
-def _lm_record(fields: Mapping[str, msgspec.Raw], choices: Choices, where: str, left_out: set[str]) -> AnswerRecord:
+def _lm_record(fields: Mapping[str, msgspec.Raw], choices: LogChoices, where: str, left_out: set[str]) -> AnswerRecord:
     named = _value(fields, "metrics", where) if "metrics" in fields else [one for one in fields if one not in _OF_LINE]
     metrics = {}
     for name in map(str, named if isinstance(named, list) else []):
@@ -305,7 +323,7 @@ class _InspectLog(_InspectHeader, frozen=True):
 _SAMPLE = msgspec.json.Decoder(_InspectSample)
 
 
-def _inspect_json(path: Path, choices: Choices, doing: str) -> ForeignLog:
+def _inspect_json(path: Path, choices: LogChoices, doing: str) -> ForeignLog:
     size, most = path.stat().st_size, current_limits().file_bytes
     if size > most:
         raise too_large(doing, "a log", size, "file_bytes")
@@ -313,7 +331,7 @@ def _inspect_json(path: Path, choices: Choices, doing: str) -> ForeignLog:
     return _inspect(log, iter(log.samples or ()), choices, doing)
 
 
-def _inspect_archive(path: Path, choices: Choices, doing: str) -> ForeignLog:
+def _inspect_archive(path: Path, choices: LogChoices, doing: str) -> ForeignLog:
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError) as error:
@@ -391,7 +409,7 @@ def _zstandard(path: Path, one: zipfile.ZipInfo, doing: str) -> bytes:
     return found
 
 
-def _inspect(header: _InspectHeader, samples: Iterator[_InspectSample], choices: Choices, doing: str) -> ForeignLog:
+def _inspect(header: _InspectHeader, samples: Iterator[_InspectSample], choices: LogChoices, doing: str) -> ForeignLog:
     spec = header.eval
     log = ForeignLog(
         Header(
@@ -412,7 +430,7 @@ def _inspect(header: _InspectHeader, samples: Iterator[_InspectSample], choices:
 
 
 def _inspect_records(
-    samples: Iterator[_InspectSample], choices: Choices, doing: str, notes: list[str], *, repeated: bool
+    samples: Iterator[_InspectSample], choices: LogChoices, doing: str, notes: list[str], *, repeated: bool
 ) -> Iterator[AnswerRecord]:
     failed = []
     for one in samples:
@@ -469,7 +487,7 @@ _DIGITS = 18
 """Of the greatest whole numbers that a record holds, which are of 64 bits."""
 
 
-def _table(path: Path, choices: Choices, doing: str) -> ForeignLog:
+def _table(path: Path, choices: LogChoices, doing: str) -> ForeignLog:
     for key in choices.columns:
         if key not in _KEYS:
             raise _refused(doing, f"'{key}' in --columns", f"one of: {', '.join(_KEYS)}", "Correct the option.")
