@@ -378,6 +378,7 @@ def _print_machine(machine: dict[str, Any]) -> None:
         ("environment class", machine["environment_class"]),
         ("processor", f"{host['processor_name'] or host['architecture']}, {host['cores']} cores"),
         ("dot product", str(host["dot_product"])),
+        ("numpy's BLAS", str(host["blas"]) or "unknown"),
         ("features", " ".join(host["features"]) or "unknown"),
         ("system", f"{host['system']}, Python {host['python']}"),
         ("packages", ", ".join(f"{name} {version}" for name, version in sorted(host["packages"].items()))),

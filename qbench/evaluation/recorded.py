@@ -17,6 +17,7 @@ from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.request import Request
 from qbench.evaluation.subject import MetricUse
 from qbench.evaluation.versus_backend import NotedSamples
+from qbench.host import unusual_blas_kernels
 from qbench.judging import EnvironmentClass, recorded_class
 from qbench.metrics import (
     MILLION,
@@ -72,11 +73,17 @@ def recorded_answers(request: Request, reference: Mapping[str, Answers]) -> dict
 
 
 def environment_of(backend: Backend, processor: str, *, threads: int = 1) -> EnvironmentClass:
-    """The class of results of ``backend``: of ``processor`` and its packages, or of where its answers were recorded."""
+    """The class of results of ``backend``: of ``processor`` and its packages, or of where its answers were recorded.
+
+    A backend that names numpy among its packages sums with numpy's BLAS: unusual kernels are part of the class.
+    """
     if isinstance(backend, Recorded):
         provenance = backend.recorded().header.provenance
         return recorded_class(provenance.device, provenance.packages)
-    return EnvironmentClass.of(processor, versions_of(backend), threads=threads)
+    versions = versions_of(backend)
+    if "numpy" in versions:
+        versions |= unusual_blas_kernels(processor)
+    return EnvironmentClass.of(processor, versions, threads=threads)
 
 
 def _refuse_comparison(request: Request, file: AnswerFile) -> None:

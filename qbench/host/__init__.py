@@ -7,6 +7,7 @@ from qbench.lazy import open_on_use
 if TYPE_CHECKING:
     from qbench.host.computer import DotProduct as DotProduct
     from qbench.host.computer import architecture as architecture
+    from qbench.host.computer import blas_kernels as blas_kernels
     from qbench.host.computer import classify as classify
     from qbench.host.computer import describe_host as describe_host
     from qbench.host.computer import package_versions as package_versions
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from qbench.host.computer import processor_class as processor_class
     from qbench.host.computer import processor_features as processor_features
     from qbench.host.computer import processor_name as processor_name
+    from qbench.host.computer import unusual_blas_kernels as unusual_blas_kernels
     from qbench.host.computer import utc_now as utc_now
     from qbench.host.computer import utc_today as utc_today
     from qbench.host.git import OURS_BASE_THEIRS as OURS_BASE_THEIRS

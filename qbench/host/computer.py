@@ -154,6 +154,39 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
+# The library that sums numpy's matrix products. Its kernels add in an order of their own, so float32 results that are
+# near a tie depend on them: two processors of one class (AVX-512 of two makers) may get two of them.
+
+_USUAL_KERNELS = {"x64-avx2": ("openblas-Haswell", "openblas-Zen")}
+
+
+@functools.cache
+def blas_kernels() -> str:
+    """The library behind numpy and the kernels it chose for this processor, ``openblas-SkylakeX``; empty: unknown."""
+    try:
+        import numpy as np  # noqa: F401 - loads the library that is asked about
+        from threadpoolctl import threadpool_info
+    except ImportError:
+        return ""
+    found = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    if not found:
+        return ""
+    kernels = found[0].get("architecture") or found[0]["version"] or "unknown"
+    return f"{found[0]['internal_api']}-{re.sub('[^A-Za-z0-9.]+', '_', str(kernels))}"
+
+
+def unusual_blas_kernels(processor: str) -> dict[str, str]:
+    """Library → kernels, where they are not those of most computers of the class ``processor``; else nothing.
+
+    Usual kernels are left unsaid, so that results accepted before kernels were recorded keep their class.
+    """
+    kernels = blas_kernels()
+    if not kernels or kernels in _USUAL_KERNELS.get(processor, ()):
+        return {}
+    library, _, chosen = kernels.partition("-")
+    return {library: chosen}
+
+
 def python_version() -> str:
     """``3.11.9``."""
     return platform.python_version()
@@ -173,6 +206,7 @@ def describe_host(packages: Iterable[str] = COUNTING_PACKAGES) -> dict[str, Fact
         "processor_name": processor_name(),
         "architecture": architecture(),
         "dot_product": probe_dot_product().value,
+        "blas": blas_kernels(),
         "features": list(processor_features()),
         "cores": os.cpu_count() or 0,
         "system": platform.system(),

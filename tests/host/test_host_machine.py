@@ -2,17 +2,21 @@
 
 import datetime
 import getpass
+import os
 import re
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from qbench.host import (
     DotProduct,
     architecture,
+    blas_kernels,
     classify,
     current_commit,
     describe_host,
@@ -20,6 +24,7 @@ from qbench.host import (
     probe_dot_product,
     processor_class,
     processor_features,
+    unusual_blas_kernels,
     utc_now,
     utc_today,
 )
@@ -146,3 +151,40 @@ def test_the_description_is_plain_and_names_nobody():
     assert described["processor_class"] == processor_class()
     for name in (socket.gethostname(), getpass.getuser(), str(Path.home()), str(Path.cwd())):
         assert not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text), name
+
+
+IN_A_CLASS = """
+from qbench import get_backend
+from qbench.evaluation import environment_of
+print(environment_of(get_backend("onnx-reference"), "x64-avx2"))
+print(environment_of(get_backend("ort-cpu"), "x64-avx2"))
+"""
+
+
+@pytest.mark.skipif(architecture() != "x64", reason="names kernels of x64")
+@pytest.mark.parametrize(("kernels", "named"), [("Nehalem", "+openblas-Nehalem"), ("Haswell", "")])
+def test_kernels_of_another_processor_make_a_class_of_their_own_where_numpy_sums(kernels, named):
+    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels}
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_CLASS], env=environment, capture_output=True, text=True, check=True
+    )
+    reference, engine = done.stdout.split()
+    assert reference == f"x64-avx2+numpy-{np.__version__}+onnx-{onnx.__version__}{named}"
+    assert "openblas" not in engine
+
+
+@pytest.mark.parametrize("library", [[], [{"user_api": "openmp", "internal_api": "openmp", "version": None}]])
+def test_an_unknown_blas_is_left_unsaid(monkeypatch, library):
+    monkeypatch.setattr("threadpoolctl.threadpool_info", lambda: library)
+    blas_kernels.cache_clear()
+    assert blas_kernels() == ""
+    assert unusual_blas_kernels("x64-avx512") == {}
+    blas_kernels.cache_clear()
+
+
+def test_a_blas_that_names_no_kernels_is_known_by_its_version(monkeypatch):
+    library = {"user_api": "blas", "internal_api": "mkl", "version": "2026.1-Product"}
+    monkeypatch.setattr("threadpoolctl.threadpool_info", lambda: [library])
+    blas_kernels.cache_clear()
+    assert unusual_blas_kernels("x64-avx2") == {"mkl": "2026.1_Product"}
+    blas_kernels.cache_clear()
