@@ -275,7 +275,7 @@ def wanting(measurement: Measurement, gate: Gate) -> str:
         return f"{score.metric}: some slices have too few samples to prove that they lose less than their margin"
     assert gate.shown is not None
     assert gate.limit is not None
-    found = f"{score.metric}: {sample_text(score)} detect a drop of {apart(score, gate.shown.detectable)}"
+    found = f"{score.metric}: {sample_text(score)} do not decide"
     if score.clusters is not None and score.clusters.sources == 1:
         return f"{score.metric}: {sample_text(score)} prove nothing about others; more sources are needed"
     if gate.shown.deciding is None:

@@ -694,10 +694,22 @@ def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
     if run.damaged:
         found.append(f"{counted(run.damaged, 'line')} of the run file could not be read and is left out.")
     found.extend(run.notes)
-    counts = Counter(notice for cell in cells for notice in cell.record.notices)
+    counts = Counter(notice for cell in cells for notice in cell.record.notices if not _says_power(cell, notice))
     found.extend(text if count == 1 else f"{text} ({count} cells)" for text, count in counts.most_common())
     found.extend(filter(None, [*coarse_notices(cells), significance_notice(cells)]))
     return tuple(found)
+
+
+def _says_power(cell: CellView, notice: str) -> bool:
+    """Whether ``notice`` says how many samples would decide an open gate of ``cell``.
+
+    `Report.undecided` and `Report.powers` say it for all cells of a model at once. Where runs of one cell differ, the
+    notice is about the number of runs, which neither of them says.
+    """
+    if cell.record.outcome != "inconclusive" or cell.record.repeats is not None:
+        return False
+    open_gates = (gate for gate in cell.record.gates if gate.kind == "loss" and gate.state == "inconclusive")
+    return notice.partition(": ")[0] in {gate.metric for gate in open_gates}
 
 
 def _unsupported(cells: Sequence[CellView]) -> tuple[tuple[str, tuple[CellKey, ...]], ...]:

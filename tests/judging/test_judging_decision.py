@@ -54,9 +54,7 @@ def test_an_inconclusive_cell_is_green_and_says_what_would_decide_it():
     assert verdict.gates[0].state is GateState.INCONCLUSIVE
     assert not verdict.outcome.is_red
     assert verdict.headline == "top1 76.00 → 75.50 %: INCONCLUSIVE, drop 0.50 pp, margin 0.38 pp"
-    assert verdict.notices == (
-        "top1: 1000 samples detect a drop of 1.01 pp; with 55704 samples like these it would FAIL",
-    )
+    assert verdict.notices == ("top1: 1000 samples do not decide; with 55704 samples like these it would FAIL",)
     again = f'pytest "{NODE}" again when its model has that many samples in the suite'
     assert verdict.remedy.startswith(again)
     few = judged(measured(FEW, agreement(470)), Expectation(whole=False), rules=by(DecisionRule.CI))
@@ -74,7 +72,7 @@ def test_what_would_decide_is_more_than_what_did_not():
     assert (verdict.outcome, shown.needed) == (Outcome.INCONCLUSIVE, 333)
     assert shown.deciding > 400
     assert verdict.notices == (
-        f"top1: 400 samples detect a drop of 1.95 pp; with {shown.deciding} samples like these it would PASS",
+        f"top1: 400 samples do not decide; with {shown.deciding} samples like these it would PASS",
     )
     assert all(judged(measured(one)).gates[0].shown.deciding is None for one in (SAME, MANY))
 

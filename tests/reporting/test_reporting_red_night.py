@@ -66,7 +66,7 @@ def test_every_part_of_a_rule_has_its_place(rule, places):
 
 def undecided(schema):
     cell = make_cell("m", "ort-cpu", schema, 0.003)
-    wanting = "top1: 1000 samples find a drop of 1.01 pp, this margin needs 5555"
+    wanting = "top1: 1000 samples do not decide; with 5555 samples like these it would PASS"
     rule = "tolerance 0.5 % (suite nightly), decision ci (suite nightly)"
     gate = cell["gates"][0] | {"state": "inconclusive", "rule": rule}
     remedy = f'pytest "suites/nightly.qbench.toml::m::ort-cpu+{schema}" again when the suite gives its model that many'
@@ -79,7 +79,7 @@ def test_cells_that_their_sample_cannot_tell_of_are_named_with_how_many_it_would
     start = next(place for place, line in enumerate(lines) if line.startswith("≈") and line.endswith("(2 cells)"))
     told = " ".join(" ".join(lines[start:]).split())
     assert "m::ort-cpu+s1 m::ort-cpu+s2 top1 80.00 % → 79.70 %" in told
-    assert told.count("this margin needs 5555") == 1
+    assert told.count("with 5555 samples like these") == 1
     command = next(line for line in lines if line.startswith("  next: "))
     node = "suites/nightly.qbench.toml::m::ort-cpu"
     assert command.split() == ["next:", "pytest", f'"{node}+s1"', f'"{node}+s2"']
@@ -156,3 +156,10 @@ def test_a_margin_under_one_error_is_red_at_any():
     assert notice.startswith("one count of 12,000 is 0.0083 %,")
     assert "tolerance 0.06 % (suite s)" in notice
     assert "is red at any single loss" in notice
+
+
+def test_the_report_says_once_how_many_samples_would_decide():
+    report = build_report([make_run([undecided("s1"), undecided("s2")], 0)])
+    assert not [notice for notice in report.notices if "with 5555 samples like these" in notice]
+    assert report.undecided.startswith("1 of 1 model has too few samples")
+    assert [power.metric for power in report.powers] == ["top1"]

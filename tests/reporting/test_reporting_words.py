@@ -62,7 +62,7 @@ def undecided():
     return gate_of(cell, state="inconclusive", rule=rule) | {
         "outcome": "inconclusive",
         "rule": rule,
-        "notices": ["top1: 1000 samples find a drop of 1.01 pp, this margin needs 5555"],
+        "notices": ["top1: 1000 samples do not decide; with 5555 samples like these it would PASS"],
         "remedy": f'pytest "suites/nightly.qbench.toml::m_undecided::ort-cpu+{SCHEMA}" again with that many',
     }
 
