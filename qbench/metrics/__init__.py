@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from qbench.metrics.scores import BILLION as BILLION
     from qbench.metrics.scores import Against as Against
     from qbench.metrics.scores import Clusters as Clusters
+    from qbench.metrics.scores import Counted as Counted
     from qbench.metrics.scores import Direction as Direction
     from qbench.metrics.scores import Gathering as Gathering
     from qbench.metrics.scores import Score as Score

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from qbench.metrics.answers import MILLION, PADDING, Answers, Outputs, answer_words
 from qbench.metrics.box_matching import Boxes, Floats, Matches, areas_of, match_boxes, precisions
-from qbench.metrics.metric import ArrayLabels, Counts, Metric
+from qbench.metrics.metric import ArrayLabels, Counts, Metric, array_metric
 from qbench.metrics.resampling import RESAMPLES
-from qbench.metrics.scores import BILLION, Against, Direction
+from qbench.metrics.scores import BILLION
 from qbench.storage import digest_arrays
 
 PIXEL = 256
@@ -261,15 +261,7 @@ def average_precision(
         draws = min(RESAMPLES, max(_FEWEST_RESAMPLES, _COUNTED_BOXES // cost))
         return Counts(each, out_of, total=(total, BILLION), weighted=value, resamples=draws)
 
-    return Metric(
-        name=name,
-        title=title,
-        direction=Direction.HIGHER,
-        against=Against.LABELS,
-        count=count,
-        proportion=False,
-        array_labels=True,
-    )
+    return array_metric(name, title, count)
 
 
 def _of_pictures(matches: Matches, pictures: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -335,15 +327,7 @@ def ratio_of_boxes(name: str, title: str, ratio: Ratio, *, least: float, classle
         share = Fraction(int(over.sum()), max(1, int(under.sum())))
         return Counts(over, under, total=(round(BILLION * share), BILLION if (answered + wanted).any() else 0))
 
-    return Metric(
-        name=name,
-        title=title,
-        direction=Direction.HIGHER,
-        against=Against.LABELS,
-        count=count,
-        proportion=False,
-        array_labels=True,
-    )
+    return array_metric(name, title, count)
 
 
 BOX_PRECISION = ratio_of_boxes("box_precision", "Precision of boxes at 0.50", Ratio.PRECISION, least=0.5)

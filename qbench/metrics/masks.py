@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import Answers, Outputs, answer_words
-from qbench.metrics.metric import ArrayLabels, Counts, Metric
+from qbench.metrics.metric import ArrayLabels, Counts, Metric, array_metric
 from qbench.metrics.resampling import Wide
-from qbench.metrics.scores import BILLION, Against, Direction
+from qbench.metrics.scores import BILLION
 
 IGNORED = 255
 """The label of a pixel that is not counted; in masks of uint16 it is 65535."""
@@ -150,15 +150,7 @@ def _iou_metric(name: str, title: str, chosen: slice) -> Metric:
     def count(answers: Answers, labels: ArrayLabels, _reference: Answers | None) -> Counts:
         return _counted(_pixels(name, answers, labels), chosen)
 
-    return Metric(
-        name=name,
-        title=title,
-        direction=Direction.HIGHER,
-        against=Against.LABELS,
-        count=count,
-        proportion=False,
-        array_labels=True,
-    )
+    return array_metric(name, title, count)
 
 
 MIOU = _iou_metric("miou", "Mean intersection over union", slice(None))
@@ -175,12 +167,4 @@ def _count_pixels(answers: Answers, labels: ArrayLabels, _reference: Answers | N
     return Counts(*(each.sum(axis=(1, 2), dtype=np.int64) for each in ((masks == right) & kept, kept)))
 
 
-PIXEL_ACCURACY = Metric(
-    name="pixel_accuracy",
-    title="Pixels of the right class",
-    direction=Direction.HIGHER,
-    against=Against.LABELS,
-    count=_count_pixels,
-    proportion=False,
-    array_labels=True,
-)
+PIXEL_ACCURACY = array_metric("pixel_accuracy", "Pixels of the right class", _count_pixels)

@@ -101,6 +101,29 @@ class Metric:
         return self.by_labels or self.against is Against.LABELS
 
 
+def array_metric(
+    name: str,
+    title: str,
+    count: Callable[[Any, Any, Any], Counts],
+    *,
+    direction: Direction = Direction.HIGHER,
+    unit: str = "%",
+    least_margin: float = 0.0,
+) -> Metric:
+    """A metric against labels that are arrays (boxes, masks, values), whose samples count more than right or wrong."""
+    return Metric(
+        name=name,
+        title=title,
+        direction=direction,
+        against=Against.LABELS,
+        count=count,
+        unit=unit,
+        least_margin=least_margin,
+        proportion=False,
+        array_labels=True,
+    )
+
+
 def score(
     metric: Metric,
     answers: Answers,

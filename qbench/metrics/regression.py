@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import AnswerKind, Answers, IntegerAnswers, Outputs, answer_words
-from qbench.metrics.metric import ArrayLabels, Counts, Metric
+from qbench.metrics.metric import ArrayLabels, Counts, array_metric
 from qbench.metrics.resampling import Wide
-from qbench.metrics.scores import BILLION, Against, Direction
+from qbench.metrics.scores import BILLION, Direction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,36 +130,9 @@ def _count_squared(answers: Answers, labels: ArrayLabels, _reference: Answers | 
     return Counts(alone.hits, alone.out_of, total=(int(whole[0]), _parts(right)[0]), weighted=value)
 
 
-MAE = Metric(
-    name="mae",
-    title="Mean absolute error",
-    direction=Direction.LOWER,
-    against=Against.LABELS,
-    count=_count_absolute,
-    unit="",
-    proportion=False,
-    array_labels=True,
-)
-RMSE = Metric(
-    name="rmse",
-    title="Root of the mean squared error",
-    direction=Direction.LOWER,
-    against=Against.LABELS,
-    count=_count_squared,
-    unit="",
-    proportion=False,
-    array_labels=True,
-)
-MAPE = Metric(
-    name="mape",
-    title="Mean relative error",
-    direction=Direction.LOWER,
-    against=Against.LABELS,
-    count=_count_relative,
-    proportion=False,
-    array_labels=True,
-    least_margin=0.0005,
-)
+MAE = array_metric("mae", "Mean absolute error", _count_absolute, direction=Direction.LOWER, unit="")
+RMSE = array_metric("rmse", "Root of the mean squared error", _count_squared, direction=Direction.LOWER, unit="")
+MAPE = array_metric("mape", "Mean relative error", _count_relative, direction=Direction.LOWER, least_margin=0.0005)
 
 
 # Keypoints of one object for each sample. Its label is COCO's list of x, y and v of each keypoint, v > 0 where it is
@@ -199,15 +172,7 @@ def _count_keypoints(answers: Answers, labels: ArrayLabels, _reference: Answers 
     return Counts(np.rint(BILLION * similar).astype(np.int64), np.where(counted, BILLION, 0).astype(np.int64))
 
 
-OKS = Metric(
-    name="oks",
-    title="Object keypoint similarity",
-    direction=Direction.HIGHER,
-    against=Against.LABELS,
-    count=_count_keypoints,
-    proportion=False,
-    array_labels=True,
-)
+OKS = array_metric("oks", "Object keypoint similarity", _count_keypoints)
 
 
 # Spearman's coefficient of one number for each sample, or of the similarities of pairs, and of graded labels. Answers
@@ -267,13 +232,4 @@ def _count_ordered(answers: Answers, labels: ArrayLabels, _reference: Answers | 
     )
 
 
-SPEARMAN = Metric(
-    name="spearman",
-    title="Rank correlation with the labels",
-    direction=Direction.HIGHER,
-    against=Against.LABELS,
-    count=_count_ordered,
-    unit="",
-    proportion=False,
-    array_labels=True,
-)
+SPEARMAN = array_metric("spearman", "Rank correlation with the labels", _count_ordered, unit="")

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from qbench.metrics.answers import Answers
 from qbench.metrics.distances import MOST_DB
-from qbench.metrics.metric import ArrayLabels, Counts, Metric
+from qbench.metrics.metric import ArrayLabels, Counts, array_metric
 from qbench.metrics.regression import answered_values
 from qbench.metrics.resampling import Wide
-from qbench.metrics.scores import BILLION, Against, Direction
+from qbench.metrics.scores import BILLION
 
 WINDOW = 11
 _SIGMA = 1.5
@@ -98,23 +98,5 @@ def _counted(values: Wide) -> Counts:
     return Counts(np.rint(BILLION * values).astype(np.int64), np.full(len(values), BILLION, np.int64))
 
 
-PSNR = Metric(
-    name="psnr",
-    title="Peak signal-to-noise ratio",
-    direction=Direction.HIGHER,
-    against=Against.LABELS,
-    count=_count_ratios,
-    unit="dB",
-    proportion=False,
-    array_labels=True,
-)
-SSIM = Metric(
-    name="ssim",
-    title="Structural similarity",
-    direction=Direction.HIGHER,
-    against=Against.LABELS,
-    count=_count_structure,
-    unit="",
-    proportion=False,
-    array_labels=True,
-)
+PSNR = array_metric("psnr", "Peak signal-to-noise ratio", _count_ratios, unit="dB")
+SSIM = array_metric("ssim", "Structural similarity", _count_structure, unit="")

@@ -5,6 +5,7 @@ value = Σ hits / Σ out_of, and the same for the fp32 reference
 
 import enum
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 BILLION = 1_000_000_000
 """The whole of a value that is not a ratio of sums over samples, or whose two sides are out of different numbers."""
@@ -12,14 +13,14 @@ LEAST_FREEDOM = 0.5
 """Degrees of freedom are no fewer, so that Student's t exists."""
 
 
-class Direction(enum.Enum):
+class Direction(enum.StrEnum):
     """Which way a metric is better."""
 
     HIGHER = "higher"
     LOWER = "lower"
 
 
-class Against(enum.Enum):
+class Against(enum.StrEnum):
     """What answers are compared with: labels, or the answers of the fp32 reference."""
 
     LABELS = "labels"
@@ -84,8 +85,55 @@ class Clusters:
         return Gathering(self.seen, self.freedom, self.equal)
 
 
+class Counted:
+    """What follows from the counts of one metric of one cell, whichever value has the counts.
+
+    `Score` has those that were measured. `MetricRecord` of tracking has those of a line, in which ``direction`` and
+    ``against`` may be words of a newer qbench. Fractions are in the metric's own sense where nothing else is said.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # fields of the classes that inherit: a dataclass, and a struct of msgspec
+        direction: str
+        against: str
+        hits: int
+        out_of: int
+        reference_hits: int
+
+    @property
+    def value(self) -> float:
+        """The share hits / out_of, a fraction."""
+        return self.hits / self.out_of
+
+    @property
+    def reference_value(self) -> float:
+        """The fp32 reference's value, a fraction."""
+        return self.reference_hits / self.out_of
+
+    @property
+    def change(self) -> float:
+        """The difference from fp32, a fraction: a lower accuracy is negative."""
+        return (self.hits - self.reference_hits) / self.out_of
+
+    @property
+    def worse(self) -> float:
+        """How much worse than fp32, a fraction; negative is better."""
+        return self.change if self.lower_is_better else -self.change
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether it counts errors, or a distance."""
+        return self.direction == Direction.LOWER
+
+    @property
+    def against_labels(self) -> bool:
+        """Whether it counts right answers, not answers equal to those of fp32."""
+        return self.against != Against.REFERENCE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class Score(Counted):
     """One metric of one cell and of the fp32 reference on the same samples: whole numbers only.
 
     Args:
@@ -112,16 +160,6 @@ class Score:
     gains: int
     interval: tuple[float, float] | None = None
     clusters: Clusters | None = None
-
-    @property
-    def value(self) -> float:
-        """The share hits / out_of, a fraction."""
-        return self.hits / self.out_of
-
-    @property
-    def reference_value(self) -> float:
-        """The fp32 reference's value, a fraction."""
-        return self.reference_hits / self.out_of
 
     @property
     def reference_errors(self) -> int:

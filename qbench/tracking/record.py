@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -25,7 +25,7 @@ from qbench.judging import (
     Verdict,
     paired_interval,
 )
-from qbench.metrics import Against, Clusters, Direction, Score
+from qbench.metrics import Against, Clusters, Counted, Direction, Score
 from qbench.storage import plain, table_from_value, value_of_plain
 from qbench.tracking.calibrations import packed_calibration, unpacked_calibration
 
@@ -73,7 +73,7 @@ Whole = Annotated[int, msgspec.Meta(ge=1 - 2**63, le=2**63 - 1)]
 """A count: what an integer of a database can hold."""
 
 
-class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
+class MetricRecord(Struct, Counted, frozen=True, kw_only=True, gc=False):
     """One metric of one measured cell in whole numbers: value = hits / out_of.
 
     ``direction``, ``unit`` and ``against`` are the words of the line, for which a newer qbench may have other values.
@@ -102,24 +102,12 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def value(self) -> float:
         """The score that is judged, a fraction: of several runs that differ the mean."""
-        return self.hits / self.out_of if self.mean is None else self.mean
-
-    @property
-    def reference_value(self) -> float:
-        """The score of fp32, a fraction."""
-        return self.reference_hits / self.out_of
+        return super().value if self.mean is None else self.mean
 
     @property
     def change(self) -> float:
         """The difference from fp32 in the metric's own sense, a fraction: a lower accuracy is negative."""
-        if self.mean is not None:
-            return self.mean - self.reference_value
-        return (self.hits - self.reference_hits) / self.out_of
-
-    @property
-    def worse(self) -> float:
-        """How much worse than fp32, a fraction; negative is better."""
-        return self.change if self.lower_is_better else -self.change
+        return super().change if self.mean is None else self.mean - self.reference_value
 
     @property
     def value_interval(self) -> tuple[float, float] | None:
@@ -140,16 +128,6 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
         return max(middle + low, 0.0), min(middle + high, 1.0)
 
     @property
-    def against_labels(self) -> bool:
-        """Whether it counts right answers, not answers equal to those of fp32."""
-        return self.against != "reference"
-
-    @property
-    def lower_is_better(self) -> bool:
-        """Whether it counts errors, or a distance."""
-        return self.direction == "lower"
-
-    @property
     def is_distance(self) -> bool:
         """Whether it is the distance of the answers from those of fp32: not a score that could be lost."""
         return not self.against_labels and (self.lower_is_better or not self.proportion)
@@ -167,22 +145,13 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
         Raises:
             ValueError: a direction or a kind that this version does not know.
         """
-        return Score(
-            metric=name,
-            direction=Direction(self.direction),
-            against=Against(self.against),
-            unit=self.unit,
-            proportion=self.proportion,
-            least_margin=self.least_margin,
-            n=self.n,
-            hits=self.hits,
-            out_of=self.out_of,
-            reference_hits=self.reference_hits,
-            losses=self.losses,
-            gains=self.gains,
-            interval=self.interval,
-            clusters=self.clusters,
-        )
+        values = {field: getattr(self, field) for field in _OF_SCORE}
+        words = {"direction": Direction(self.direction), "against": Against(self.against)}
+        return Score(metric=name, **(values | words))
+
+
+_OF_SCORE = tuple(field.name for field in fields(Score) if field.name != "metric")
+"""The fields that a metric of a line has in common with its score."""
 
 
 class GateRecord(Struct, frozen=True, kw_only=True):

@@ -162,3 +162,14 @@ def test_an_extension_adds_a_metric():
     assert found.get("even") is even
     assert found.owner("even") == "odd-package"
     assert set(found.names()) == {*catalogue().names(), "even"}
+
+
+def test_a_line_has_every_field_of_a_score():
+    """`MetricRecord.score` copies them by name: a field that is new in one of the two is missing in the other."""
+    from dataclasses import fields
+
+    from qbench.metrics import Score
+    from qbench.tracking import MetricRecord
+
+    stored = set(MetricRecord.__struct_fields__)
+    assert {field.name for field in fields(Score)} - {"metric"} <= stored
