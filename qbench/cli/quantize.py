@@ -11,7 +11,6 @@ from qbench.cli.options import (
     choose_schema,
     declare_cache,
     declare_count,
-    declare_data,
     declare_json,
     declare_model,
     declare_planned_backend,
@@ -26,26 +25,40 @@ from qbench.number_text import counted
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from qbench.quantization import Plan
+    from qbench.calibration import Profile
+    from qbench.quantization import Plan, Schema
 
 
-# ``qbench quantize --correct-bias``: the calibration samples once more, for the biases of what was written.
+# ``qbench quantize --calib``: samples that ranges are taken from where there is no profile, and that biases are
+# corrected on.
 
 
-def declare_correction(parser: argparse.ArgumentParser) -> None:
-    """The arguments that are about it."""
+def declare_samples(parser: argparse.ArgumentParser) -> None:
+    """The arguments that are about them."""
     parser.add_argument(
         "--correct-bias",
         action="store_true",
-        help="move every bias by the mean error that quantization leaves on --data (implied by some schemas)",
+        help="move every bias by the mean error that quantization leaves on --calib (implied by some schemas)",
     )
-    declare_data(parser, "samples that biases are corrected on")
+    parser.add_argument(
+        "--calib",
+        "--data",
+        dest="data",
+        metavar="D",
+        help="calibration samples, written as for 'qbench eval': without --profile the ranges are of these",
+    )
     declare_count(parser)
     declare_cache(parser)
 
 
-def wants_correction(arguments: argparse.Namespace, *, by_schema: bool) -> bool:
-    """Whether biases are to be corrected; ``by_schema``: the schema requires it.
+def takes_ranges(arguments: argparse.Namespace, schema: "Schema | None") -> bool:
+    """Whether the ranges are those of the samples: ``schema`` needs ranges, and no other option has them."""
+    has_others = arguments.profile or arguments.plan or arguments.read
+    return bool(arguments.data) and not has_others and schema is not None and schema.needs_profile
+
+
+def wants_correction(arguments: argparse.Namespace, *, by_schema: bool, has_use: bool) -> bool:
+    """Whether biases are to be corrected; ``by_schema``: the schema requires it; ``has_use``: ranges need the samples.
 
     Raises:
         InputError: there are no samples to do it with, or samples and nothing to do with them; or the model came
@@ -63,16 +76,16 @@ def wants_correction(arguments: argparse.Namespace, *, by_schema: bool) -> bool:
     if wanted and not arguments.data:
         raise InputError(
             doing,
-            found=f"{'a schema that corrects biases' if by_schema else '--correct-bias'} without --data",
+            found=f"{'a schema that corrects biases' if by_schema else '--correct-bias'} without --calib",
             expected="samples to take means from",
-            remedy="Add --data, the samples that the profile is of.",
+            remedy="Add --calib, the samples that the profile is of.",
         )
-    if arguments.data and not wanted:
+    if arguments.data and not wanted and not has_use:
         raise InputError(
             doing,
-            found="--data without --correct-bias",
-            expected="samples only where biases are corrected: ranges come from the profile",
-            remedy="Add --correct-bias, or leave --data out.",
+            found="--calib that nothing reads",
+            expected="samples only where ranges are taken from them, or biases corrected",
+            remedy="Add --correct-bias, or leave --calib out; ranges come from it only without --profile.",
         )
     return wanted
 
@@ -225,7 +238,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile",
         metavar="P.json",
-        help="profile of the model, written by 'qbench profile'; not needed for a schema of weights only",
+        help="profile of the model, written by 'qbench profile'; not needed with --calib, or by a schema of weights only",
     )
     parser.add_argument("--schema", metavar="S", help="how to quantize: a name (qbench list schemas) or a .toml")
     parser.add_argument("-o", "--output", metavar="OUT.onnx", help="the model to write")
@@ -239,7 +252,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="MODEL is quantized already: print its plan; with -o, also write it in our QDQ form",
     )
     declare_form(parser)
-    declare_correction(parser)
+    declare_samples(parser)
     declare_json(parser)
 
 
@@ -252,8 +265,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     from qbench.graph import save_model
     from qbench.quantization import bias_correction_of, quantize_model, save_plan
 
-    by_schema = bool(arguments.schema) and choose_schema(arguments.schema).bias_correction
-    corrects = wants_correction(arguments, by_schema=by_schema)
+    schema = choose_schema(arguments.schema) if arguments.schema else None
+    by_schema = schema is not None and schema.bias_correction
+    corrects = wants_correction(arguments, by_schema=by_schema, has_use=takes_ranges(arguments, schema))
     check_outputs(
         f"Quantizing '{arguments.model}'",
         {"--output": arguments.output, "--save-plan": arguments.save_plan},
@@ -295,6 +309,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 _FORMS_OF_USE = """
 
 forms:
+  MODEL --calib D --schema S -o OUT.onnx         ranges from samples
   MODEL --profile P.json --schema S -o OUT.onnx  ranges from a profile
   MODEL --schema S -o OUT.onnx                   weights only, or _dyn
   MODEL --plan P.json -o OUT.onnx                a saved plan
@@ -336,12 +351,12 @@ def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     schema = choose_schema(arguments.schema) if arguments.schema else None
     needs_profile = schema is None or schema.needs_profile
     for name, needed in (("profile", needs_profile), ("schema", True), ("output", not arguments.save_plan)):
-        if needed and not getattr(arguments, name):
+        if needed and not getattr(arguments, name) and not (name == "profile" and arguments.data):
             raise InputError(
                 f"Quantizing '{arguments.model}'",
                 found=f"no --{name}",
-                expected="--profile, --schema and --output, or --read for a model that is quantized already",
-                remedy=f"Add --{name}.",
+                expected="--calib or --profile, --schema and --output, or --read for a model that is quantized already",
+                remedy="Add --calib, calibration samples." if name == "profile" else f"Add --{name}.",
             )
     assert schema is not None
     capabilities = get_backend(arguments.backend).capabilities if arguments.backend else None
@@ -355,10 +370,31 @@ def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
         )
     declare_sizes(model, arguments)
     profile = Profile.load(arguments.profile) if arguments.profile else None
+    if takes_ranges(arguments, schema):
+        profile = _profiled(arguments, schema)
     plan = make_plan(model, profile, schema, capabilities=capabilities)
     refuse_idle_rules(schema.name, arguments.model, plan.idle_rules)
     _refuse_all_float(arguments, plan)
     return model, plan
+
+
+def _profiled(arguments: argparse.Namespace, schema: "Schema") -> "Profile":
+    """The profile of the model on the samples that ``arguments`` name, with what ``schema`` needs of it.
+
+    Raises:
+        QbenchError: the data is wrong or does not fit the model, or a value is not finite.
+    """
+    from qbench.calibration import calibrate
+    from qbench.subjects import only_graph
+
+    network, samples = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache))
+    return calibrate(
+        only_graph(network),
+        samples.batches(),
+        sample_ids=[f"{samples.data}/{name}" for name in samples.ids],
+        pipeline=schema.canonical,
+        channels=schema.wants_channels,
+    )
 
 
 def _refuse_all_float(arguments: argparse.Namespace, plan: "Plan") -> None:
@@ -385,7 +421,7 @@ def _refuse_all_float(arguments: argparse.Namespace, plan: "Plan") -> None:
 COMMAND = Command(
     name="quantize",
     summary="quantize a float ONNX file",
-    example="qbench quantize net.onnx --profile p.json --schema w8a8_asym_pc -o q.onnx",
+    example="qbench quantize net.onnx --calib train.npz --schema w8a8_asym_pc -o q.onnx",
     declare=declare,
     execute=execute,
 )

@@ -57,9 +57,9 @@ def test_the_flag_and_the_schema_do_the_same(profiled, qbench):
 @pytest.mark.parametrize(
     ("schema", "more", "message"),
     [
-        ("coarse.toml", ("--correct-bias",), "found --correct-bias without --data"),
-        ("mended.toml", (), "found a schema that corrects biases without --data"),
-        ("coarse.toml", ("--data", "train.npz"), "found --data without --correct-bias"),
+        ("coarse.toml", ("--correct-bias",), "found --correct-bias without --calib"),
+        ("mended.toml", (), "found a schema that corrects biases without --calib"),
+        ("coarse.toml", ("--data", "train.npz"), "found --calib that nothing reads"),
         ("coarse.toml", ("--correct-bias", "--data", "nowhere.npz"), "nowhere.npz"),
     ],
 )
@@ -76,3 +76,26 @@ def test_a_model_that_came_quantized_has_no_means_to_meet(profiled, qbench):
     code, _, err = qbench("quantize", "q.onnx", "--read", "-o", "r.onnx", "--correct-bias", "--data", "train.npz")
     assert code == 2
     assert "found --correct-bias with --read" in err
+
+
+@pytest.mark.parametrize("flag", ["--calib", "--data"])
+def test_without_a_profile_the_ranges_are_those_of_the_samples(profiled, qbench, flag):
+    assert qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "-o", "two.onnx")[0] == 0
+    more = ("--schema", "w8a8_asym_pc", "-o", "one.onnx")
+    code, out, err = qbench("quantize", "net.onnx", flag, "train.npz", *more)
+    assert (code, err) == (0, "")
+    assert out.startswith("one.onnx: ")
+    assert Path("one.onnx").read_bytes() == Path("two.onnx").read_bytes()
+    assert qbench("quantize", "net.onnx", flag, "train.npz", "--samples", "7", *more)[0] == 0
+    assert Path("one.onnx").read_bytes() != Path("two.onnx").read_bytes()
+
+
+def test_ranges_and_biases_are_of_the_same_samples_and_a_schema_of_weights_takes_none(profiled, qbench):
+    assert quantize(qbench, "mended.toml", "--data", "train.npz", output="two.onnx")[0] == 0
+    assert qbench("quantize", "net.onnx", "--calib", "train.npz", "--schema", "mended.toml", "-o", "one.onnx")[0] == 0
+    assert Path("one.onnx").read_bytes() == Path("two.onnx").read_bytes()
+    code, _, err = qbench("quantize", "net.onnx", "--calib", "train.npz", "--schema", "w4_sym_b32", "-o", "q.onnx")
+    assert code == 2
+    assert "found --calib that nothing reads" in err
+    code, _, err = qbench("quantize", "net.onnx", "--schema", "w8a8_asym_pc", "-o", "q.onnx")
+    assert (code, "Add --calib" in err) == (2, True)
