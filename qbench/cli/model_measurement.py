@@ -17,6 +17,7 @@ from qbench.cli.options import (
     say_notes,
     say_output,
 )
+from qbench.cli.printing import say
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -78,6 +79,8 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
             _measure(shared, backend, schema, quantized, arguments.threads),
         ]
     say_content_notes(shared)
+    if arguments.backend.startswith("answers:") and not arguments.metrics:
+        _say_left_out(subject, arguments.backend)
     parts: tuple[LossParts, ...] = ()
     if arguments.parts:
         parts = _parts(shared, backend, schema, kept, arguments.threads)
@@ -96,9 +99,36 @@ def _subject(arguments: argparse.Namespace) -> "Subject":
         given=arguments.model if arguments.fp32 else None,
         output=arguments.output,
     )
+    if arguments.backend.startswith("answers:") and not arguments.metrics:
+        subject = _with_answered_metrics(subject, arguments.backend)
     say_notes(subject.model, next(iter(subject.data.values())))
     say_output(subject.model)
     return subject
+
+
+def _with_answered_metrics(subject: "Subject", backend: str) -> "Subject":
+    """``subject`` with those of its usual metrics that the classes of recorded answers are enough for."""
+    from qbench.backends import Recorded
+
+    recorded = choose_backend(backend)
+    assert isinstance(recorded, Recorded)
+    named = recorded.recorded().named_classes()
+    outputs = next(iter(subject.model.graphs.values()))().graph.outputs
+    shape = outputs[0].shape if outputs else None
+    if named is None or (shape is not None and len(shape) and shape[-1] == named):  # every class is named
+        return subject
+    return replace(subject, metrics=tuple(use for use in subject.metrics if use.metric.depth <= named))
+
+
+def _say_left_out(subject: "Subject", backend: str) -> None:
+    """Which of the usual metrics recorded answers are not enough for."""
+    task = subject.model.task
+    usual = getattr(getattr(task, "__wrapped__", task), "usual_metrics", ())
+    names = [use.name for use in subject.metrics]
+    if all(data.labels is None for data in subject.data.values()):
+        return
+    if left := [name for name in usual if name not in names]:
+        say(f"left out: {', '.join(left)}; '{backend.removeprefix('answers:')}' names fewer classes of each sample")
 
 
 def _name_of_quantized(arguments: argparse.Namespace, schema: "Schema | None") -> str | None:

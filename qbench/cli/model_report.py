@@ -155,16 +155,37 @@ def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
     from qbench.judging import excluded_text
 
     kind = "recorded" if quantized.cell.is_recorded else "quantized"
-    header = ("metric", "fp32", kind, "of", "change", "95 % interval", "losses", "gains")
-    pairs = zip(fp32.scores, quantized.scores, strict=True)
-    print_columns([score_row(before, after) for before, after in pairs], header)
-    put("minus is a loss; shares change by percentage points")
+    rows = [score_row(before, after) for before, after in zip(fp32.scores, quantized.scores, strict=True)]
+    is_mixed = any(row[5].endswith(_BOOTSTRAP) for row in rows)
+    interval = "interval" if is_mixed else "95 % interval"
+    if is_mixed:  # each says its own confidence
+        rows = [(*row[:5], _with_confidence(row[5]), *row[6:]) for row in rows]
+    print_columns(rows, ("metric", "fp32", kind, "of", "change", interval, "losses", "gains"))
+    put(f"{_sign_text(quantized.scores)}; shares change by percentage points")
     known = {(score.n, score.clusters.sources) for score in quantized.scores if score.clusters}
     for n, sources in sorted(known):
         proves = "one source proves nothing about others"
         if sources > 1:
             proves = f"the interval is that of the sources; {excluded_text(sources)}"
         put(f"{n} samples from {counted(sources, 'source')}: {proves}")
+
+
+_BOOTSTRAP = " (90 %)"
+"""Behind an interval of the bootstrap; the others are at 95 %."""
+
+
+def _with_confidence(interval: str) -> str:
+    return interval if not interval or interval.endswith(_BOOTSTRAP) else f"{interval} (95 %)"
+
+
+def _sign_text(scores: "Sequence[Score]") -> str:
+    """Which sign of a change is a loss."""
+    changing = [score for score in scores if _against_labels(score)]
+    lower = [score.metric for score in changing if _is_lower_better(score)]
+    if not lower:
+        return "minus is a loss"
+    others = "" if len(lower) == len(changing) else "minus is a loss; "
+    return f"{others}plus is a loss of {', '.join(lower)}"
 
 
 def score_row(before: "Score", after: "Score") -> tuple[str, ...]:
@@ -178,7 +199,7 @@ def score_row(before: "Score", after: "Score") -> tuple[str, ...]:
     reference = change = losses = gains = ""
     if _against_labels(after):  # agreement with fp32: fp32 itself has none, and no change either
         reference = valued(before, before.value)
-        change = change_text(-after.drop / after.out_of, after.unit)
+        change = change_text(after.value - after.reference_hits / after.out_of, after.unit)
     if _against_labels(after) or after.proportion:
         losses, gains = str(after.losses), str(after.gains)
     out_of = after.out_of if after.proportion else after.n
@@ -197,11 +218,11 @@ def score_row(before: "Score", after: "Score") -> tuple[str, ...]:
 def _interval_text(score: "Score") -> str:
     """The ends of the interval of the change; those of the bootstrap (90 %) where the value is not a share."""
     interval = _interval(score)
-    if interval is not None:
-        return _ends_text(interval, score.unit)
+    if interval is not None:  # turned again: a change is shown as the value minus that of fp32
+        return _ends_text(_negative_is_worse(interval, score), score.unit)
     if score.interval is None or score.proportion or not _against_labels(score):
         return ""
-    return _ends_text(_negative_is_worse(score.interval, score), score.unit) + " (90 %)"
+    return _ends_text(score.interval, score.unit) + _BOOTSTRAP
 
 
 def _ends_text(interval: tuple[float, float], unit: str) -> str:
@@ -210,12 +231,14 @@ def _ends_text(interval: tuple[float, float], unit: str) -> str:
 
 def _negative_is_worse(interval: tuple[float, float], score: "Score") -> tuple[float, float]:
     """An interval of value − reference_value, turned where a lower value is better."""
+    low, high = interval
+    return (-high, -low) if _is_lower_better(score) else (low, high)
+
+
+def _is_lower_better(score: "Score") -> bool:
     from qbench.metrics import Direction
 
-    low, high = interval
-    if score.direction is Direction.HIGHER:
-        return low, high
-    return -high, -low
+    return score.direction is Direction.LOWER
 
 
 def _against_labels(score: "Score") -> bool:

@@ -230,13 +230,19 @@ def require_suite(path: Path) -> None:
     """
     if path.is_file():
         return
-    near = nearest(path.name, [one.name for one in path.parent.glob("*.qbench.toml")])
+    suites = {_suite_name(one): one for folder in (Path("suites"), path.parent) for one in folder.glob("*.qbench.toml")}
+    near = nearest(_suite_name(path), suites)
     raise InputError(
         f"Reading suite '{os.path.relpath(path)}'",
         found="a folder" if path.is_dir() else "No such file",
         expected="a suite file, suites/<name>.qbench.toml",
-        remedy=f"Did you mean '{os.path.relpath(path.with_name(near))}'?" if near else "Check the path.",
+        remedy=f"Did you mean '{os.path.relpath(suites[near])}'?" if near else "Check the path.",
     )
+
+
+def _suite_name(path: Path) -> str:
+    """``smoke`` of ``suites/smoke.qbench.toml``, of ``smoke.toml`` and of ``smoke``, as users call it."""
+    return path.name.removesuffix(".toml").removesuffix(".qbench")
 
 
 # A schema on the command line: a name, or a TOML file; and whether all of its rules found something to rule.

@@ -238,7 +238,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile",
         metavar="P.json",
-        help="profile of the model, written by 'qbench profile'; not needed with --calib, or by a schema of weights only",
+        help="profile of the model, written by 'qbench profile'; not needed with --calib, or for weights alone",
     )
     parser.add_argument("--schema", metavar="S", help="how to quantize: a name (qbench list schemas) or a .toml")
     parser.add_argument("-o", "--output", metavar="OUT.onnx", help="the model to write")

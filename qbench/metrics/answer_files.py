@@ -148,6 +148,19 @@ class AnswerFile:
         """The first part of errors about it."""
         return f"Reading the answers '{self.path}'"
 
+    def named_classes(self) -> int | None:
+        """How many classes the first record names, the best first; None: it has no classes, or there are outputs.
+
+        Raises:
+            InputError: there is no record, or the first is none.
+        """
+        if self.has_outputs:
+            return None
+        first = next(self.records())
+        if first.answer is None:
+            return len(first.scores) if first.scores else None
+        return len(first.answer) if isinstance(first.answer, list) else 1
+
     def records(self) -> Iterator[AnswerRecord]:
         """Every record, in the order of the file.
 

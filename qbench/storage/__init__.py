@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from qbench.storage.conflicts import has_conflict as has_conflict
     from qbench.storage.conflicts import refuse_newer as refuse_newer
     from qbench.storage.conflicts import require_format as require_format
+    from qbench.storage.conflicts import sides_of_markers as sides_of_markers
     from qbench.storage.held_code import FollowedCode as FollowedCode
     from qbench.storage.held_code import digest_code as digest_code
     from qbench.storage.held_code import followed_code as followed_code

@@ -19,6 +19,32 @@ def has_conflict(text: bytes) -> bool:
     return all(mark.search(text) for mark in _MARKS)
 
 
+def sides_of_markers(text: bytes) -> tuple[bytes, bytes | None, bytes] | None:
+    """Ours, the base (None: git did not write it) and theirs, of a ``text`` with markers; None: they have no sense."""
+    sides: tuple[list[bytes], list[bytes], list[bytes]] = ([], [], [])
+    part: int | None = None
+    has_base = False
+    for line in text.splitlines(keepends=True):
+        mark = line[:7] if line[7:8] in (b" ", b"\r", b"\n", b"") else b""
+        if mark == b"<" * 7 and part is None:
+            part = 0
+        elif mark == b"|" * 7 and part == 0:
+            part, has_base = 1, True
+        elif mark == b"=" * 7 and part in (0, 1):
+            part = 2
+        elif mark == b">" * 7 and part == 2:
+            part = None
+        elif part is None:
+            for side in sides:
+                side.append(line)
+        else:
+            sides[part].append(line)
+    if part is not None:
+        return None
+    ours, base, theirs = (b"".join(side) for side in sides)
+    return ours, base if has_base else None, theirs
+
+
 def conflict_error(kind: type[E], path: Path) -> E:
     """The error of a file at ``path`` that holds both sides of a merge that git could not join."""
     return kind(

@@ -432,18 +432,28 @@ def _label_remedy(y: Array, count: int) -> str:
 def is_one_hot(y: Array) -> bool:
     """Whether each row of ``y`` (n, k) holds a single 1 and is 0 elsewhere, as classes are written for training.
 
-    One sample alone, or one column, says nothing.
+    So are smoothed classes: rows that sum to 1, of one large value, the same in all rows, and equal small ones. One
+    sample alone, or one column, says nothing.
     """
     if y.ndim != 2 or min(y.shape) < 2 or y.dtype.kind not in "biuf":
         return False
-    return bool(((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all())
+    values = y.astype(np.float64)
+    low, high = values.min(), values.max()
+    is_high = np.isclose(values, high, rtol=0, atol=_SMOOTHING)
+    is_low = np.isclose(values, low, rtol=0, atol=_SMOOTHING)
+    is_one = (is_high.sum(axis=1) == 1).all() and (is_low.sum(axis=1) == y.shape[1] - 1).all()
+    return bool(is_one and low >= 0 and np.allclose(values.sum(axis=1), 1, rtol=0, atol=_SMOOTHING * y.shape[1]))
+
+
+_SMOOTHING = 1e-3
+"""How far smoothed classes may be from their two values: they are often stored as float16."""
 
 
 def one_hot_error(doing: str, classes: int) -> InputError:
     """The error for labels that ``is_one_hot`` recognizes, where class numbers are expected."""
     return InputError(
         doing,
-        found=f"rows of {classes} values, of which one is 1 and the others 0 (one-hot)",
+        found=f"rows of {classes} values, of which one is 1 and the others 0, or nearly so (one-hot)",
         expected=f"the number of the class of each sample, from 0 to {classes - 1}",
         remedy="Save y.argmax(axis=1) instead.",
     )

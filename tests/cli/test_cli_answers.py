@@ -111,7 +111,8 @@ def wrong(name, records, scores):
 def test_a_fault_is_one_sentence_and_nothing_is_judged(name, tmp_path, scores, qbench):
     records, named = wrong(name, ranked(scores), scores)
     backend = write(tmp_path / "run.jsonl", records)
-    code, out, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", backend)
+    metrics = ("--metrics", "top1,top5") if name == "shallow" else ()
+    code, out, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", backend, *metrics)
     assert (code, out) == (2, "")
     assert named in err
     assert err.count("\n") == 1
@@ -161,3 +162,16 @@ def test_what_runs_a_model_is_refused_with_answers(option, tmp_path, scores, qbe
     code, _, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", backend, *option)
     assert code == 2
     assert option[0] in err
+
+
+def test_without_metrics_those_are_counted_that_one_class_of_each_sample_can_be(scores, tmp_path, qbench):
+    best = [{"id": f"x[{row}]", "answer": int(one)} for row, one in enumerate(scores.argmax(axis=1))]
+    backend = write(tmp_path / "best.jsonl", best)
+    code, out, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", backend)
+    assert code == 0, err
+    assert "left out: top5" in err
+    assert [line.split()[0] for line in out.splitlines() if line.startswith(("top", "agree"))] == ["top1", "agreement"]
+    code, _, err = qbench("eval", "net.onnx", "--data", "test.npz", "--backend", backend, "--metrics", "top5")
+    assert (code, "leave the metric out" in err) == (2, True)
+    every = write(tmp_path / "every.jsonl", ranked(scores))
+    assert "left out" not in qbench("eval", "net.onnx", "--data", "test.npz", "--backend", every)[2]

@@ -70,15 +70,28 @@ def counted(direction, reference_hits, hits, unit="%"):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("losses", "gains", "change"), [(3, 1, "−0.67 pp"), (1, 3, "+0.67 pp"), (2, 2, "+0.00 pp")])
+@pytest.mark.parametrize(("hits", "change"), [(198, "−0.67 pp"), (202, "+0.67 pp"), (200, "+0.00 pp")])
 @pytest.mark.parametrize("name", ["HIGHER", "LOWER"])
-def test_minus_is_a_loss_whatever_the_direction(name, losses, gains, change):
+def test_a_change_is_the_value_minus_that_of_fp32_as_in_the_reports(name, hits, change):
     from qbench.cli.model_report import score_row
     from qbench.metrics import Direction
 
-    step = (gains - losses) if name == "HIGHER" else (losses - gains)
-    before, after = (counted(Direction[name], 200, hits) for hits in (200, 200 + step))
+    before, after = (counted(Direction[name], 200, each) for each in (200, hits))
     assert score_row(before, after)[4] == change
+
+
+def test_the_line_below_says_which_sign_is_a_loss_and_each_interval_its_confidence(blobs_files, qbench):
+    with np.load("test.npz") as stored, np.load("train.npz") as other:
+        np.savez("values.npz", x=stored["x"], y=stored["x"].mean(axis=1, keepdims=True) * np.float32([0.5, 1, 2]))
+        np.savez("others.npz", x=other["x"])
+    words = ("eval", "net.onnx", "--schema", "w4a4_asym_pt", "--calib")
+    _, values, _ = qbench(*words, "others.npz", "--data", "values.npz")
+    assert "plus is a loss of mae, rmse; shares" in values
+    assert "95 %" not in values
+    assert values.count("(90 %)") == 2
+    _, classes, _ = qbench(*words, "train.npz", "--data", "test.npz")
+    assert "\nminus is a loss; shares" in classes
+    assert "95 % interval" in classes
 
 
 def test_another_unit_than_percent_is_written_out():
@@ -86,7 +99,7 @@ def test_another_unit_than_percent_is_written_out():
     from qbench.metrics import Direction
 
     before, after = (counted(Direction.LOWER, 600, hits, "nats") for hits in (600, 615))
-    assert score_row(before, after)[1:5] == ("2 nats", "2.05 nats", "300", "−0.05 nats")
+    assert score_row(before, after)[1:5] == ("2 nats", "2.05 nats", "300", "+0.05 nats")
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two"])

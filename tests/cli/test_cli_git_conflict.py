@@ -145,8 +145,33 @@ def test_a_file_without_a_merge_is_one_sentence(file, repository, qbench):
     with pytest.raises(QbenchError, match="conflict markers of git"):
         read_toml(path)
     code, _, err = qbench("merge", "--conflict", file)
-    assert code == 2
+    assert code == 3  # one setting with two values
     assert err.count("\n") == 1
+    path.write_text("<<<<<<< HEAD\na = 1\n>>>>>>> theirs\n")
+    code, _, err = qbench("merge", "--conflict", file)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "no two sides" in err
+
+
+@pytest.mark.parametrize("style", ["merge", "diff3"])
+def test_markers_that_were_committed_are_joined_from_the_file(style, repository, qbench):
+    git("config", "merge.conflictStyle", style)
+    baseline = repository / "baselines" / "s" / "net.json"
+    sides = [holding({"z": 2}), holding({"c": 7, "z": 2}), holding({"b": 8, "z": 2})]
+    conflict(baseline, lambda side: save_baseline(baseline, side), sides)
+    git("commit", "-q", "-a", "-m", "with its markers")
+    code, _, err = qbench("merge", "--conflict", str(baseline))
+    assert code == 0, err
+    assert find_baseline(baseline).cells["ort-cpu+w8a8"].accepted == {"b": result(8), "c": result(7), "z": result(2)}
+    git("commit", "-q", "-a", "-m", "joined")
+    listed = repository / "suites" / "s.quarantine.toml"
+    git("branch", "-D", "theirs")
+    texts = [HEAD + entry("a"), HEAD + entry("a") + "\n" + entry("c"), HEAD + entry("a") + "\n" + entry("b")]
+    conflict(listed, listed.write_text, texts)
+    git("commit", "-q", "-a", "-m", "with its markers")
+    code, _, err = qbench("merge", "--conflict", str(listed))
+    assert code == 0, err
+    assert {one["cell"] for one in tomllib.loads(listed.read_text())["cell"]} == {"a", "b", "c"}
 
 
 def test_words_that_look_like_markers_are_none(tmp_path):

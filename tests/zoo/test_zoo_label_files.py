@@ -112,7 +112,7 @@ def test_the_interval_of_an_error_has_its_unit_and_its_sign(capsys: pytest.Captu
     change, low, _, high, *_ = row[4:]
     assert row[8:10] == ["(90", "%)"]
     low, change, high = (float(each.replace("−", "-")) for each in (low, change, high))
-    assert low < change < high < 0  # the error grows, which is a loss
+    assert 0 < low < change < high  # the error grows
 
 
 def test_one_value_may_be_written_as_a_number_with_or_without_a_point() -> None:
