@@ -44,12 +44,13 @@ test-slow: $(STAMP)  ## run the tests that take minutes (pytest's code 5: there 
 test-oracles: $(ORACLES)  ## install the engines of the extra, and let them judge our arithmetics
 	$(PYTEST) -n $(WORKERS) -m oracle -rs
 
-lint: $(STAMP)  ## format check, lint, types, layers, words
+lint: $(STAMP)  ## format check, lint, types, layers, words, the map of the modules
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python .ci/words.py
+	$(BIN)/python benchmarks/structure.py --check
 
 format: $(STAMP)  ## format the code, and fix what ruff can fix by itself
 	$(BIN)/python -m ruff format .

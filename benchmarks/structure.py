@@ -2,12 +2,14 @@
 
     python benchmarks/structure.py [ROOT …]
     python benchmarks/structure.py --write         writes the list of modules into docs/architecture.md
+    python benchmarks/structure.py --check         fails where that page is stale (make lint)
 
 Each ROOT is a checkout (default: this one); two of them compare two commits. A module counts as single-importer when
 exactly one other module of ``qbench`` or ``zoo`` imports it; a package's ``__init__`` does not count as an importer.
 """
 
 import ast
+import re
 import statistics
 import sys
 from pathlib import Path
@@ -15,6 +17,8 @@ from pathlib import Path
 FOLDERS = ("qbench", "zoo")
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 FIRST, LAST = "<!-- modules -->", "<!-- end of modules -->"
+PATH_ROW = re.compile(r"^\| \w+ \| `(qbench/[^`]+)` \|", flags=re.MULTILINE)
+"""A row of the table that ``benchmarks/hops.py`` writes."""
 
 
 def modules(root: Path) -> dict[str, Path]:
@@ -92,14 +96,31 @@ def module_list(root: Path) -> str:
     return "\n".join(lines).strip()
 
 
+def written(text: str) -> str:
+    """The page ``text`` with the list of modules of this checkout."""
+    head, _, rest = text.partition(FIRST)
+    tail = rest.partition(LAST)[2]
+    return f"{head}{FIRST}\n\n{module_list(PAGE.parent.parent)}\n\n{LAST}{tail}"
+
+
+def stale(text: str) -> list[str]:
+    """What of the page ``text`` is stale, with the command that writes it anew; a cell is not run for it."""
+    found = []
+    if written(text) != text:
+        found.append("docs/architecture.md has another list of modules: python benchmarks/structure.py --write")
+    gone = sorted({file for file in PATH_ROW.findall(text) if not (PAGE.parent.parent / file).exists()})
+    if gone:
+        found.append(f"docs/architecture.md leads a cell through {', '.join(gone)}: python benchmarks/hops.py --write")
+    return found
+
+
 def main() -> None:
-    """Print one column per checkout, or write the list of modules."""
+    """Print one column per checkout, or write or check the list of modules."""
     if sys.argv[1:] == ["--write"]:
-        text = PAGE.read_text(encoding="utf-8")
-        head, _, rest = text.partition(FIRST)
-        tail = rest.partition(LAST)[2]
-        PAGE.write_text(f"{head}{FIRST}\n\n{module_list(PAGE.parent.parent)}\n\n{LAST}{tail}", encoding="utf-8")
+        PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         return
+    if sys.argv[1:] == ["--check"]:
+        sys.exit("\n".join(stale(PAGE.read_text(encoding="utf-8"))) or 0)
     roots = [Path(argument) for argument in sys.argv[1:]] or [Path(__file__).parent.parent]
     columns = [facts(root) for root in roots]
     for row in columns[0]:
