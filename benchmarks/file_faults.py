@@ -465,7 +465,7 @@ def table(done: Mapping[str, Mapping[str, str]], operations: Mapping[str, int]) 
     for name in dict.fromkeys(one["row"] for one in done.values()):
         of_row = [one for one in done.values() if one["row"] == name]
         counts = Counter(one["state"] for one in of_row)
-        states = [counts["old"], counts["new"], counts["between"]]
+        states: list[object] = [counts["old"], counts["new"], counts["between"]]
         if name == "together":
             states = ["–", "–", f"{counts['killed']} killed"]
         wrong = sum(bool(one["wrong"]) for one in of_row)

@@ -1,6 +1,7 @@
 """The digest of the code that a value runs and of all that it holds, by which cached results are found again."""
 
 import array
+import ast
 import copyreg
 import enum
 import functools
@@ -42,10 +43,13 @@ from qbench.storage.source_digest import (
 #                        are bound to
 #     what code reads    of functions and classes of users: the global names in their code, also of modules (a factor
 #                        that another module has set), and the attributes of their classes
-#     files              that it names: a path, or a text that is the path of a file
+#     files              that it names: a path, or a text that is the path of a file; of a folder all files in it, but
+#                        not of a folder of code or one above the current folder: what code reads there, it names
+#     variables          of the environment that the code of users reads by their names
 #
 # An object without visible content (of a C library, an open file, a generator) cannot be followed; neither can an
-# import of a computed name. Then the key says so, and nothing that was made with it is used in another process.
+# import or an environment variable of a computed name, nor a folder of very many files. Then the key says so, and
+# nothing that was made with it is used in another process.
 #
 # Everything is taken in an order of its own (sets and attributes sorted), so that a key is the same in every process.
 # The order of a dictionary counts where it holds more than plain values: it may be the order of steps. What is found by
@@ -55,11 +59,14 @@ _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
 _MOST_OBJECTS = 200_000
 _MOST_FILES, _MOST_BYTES = 64, 16 << 20
 """Files whose content is read for a key; of more, and of larger ones, size and time count."""
-_LONGEST_PATH, _MOST_PATHS, _NO_PATH = 255, 2_000, frozenset("\n\0")
+_LONGEST_PATH, _MOST_PATHS, _NO_PATH = 255, 100_000, frozenset("\n\0")
+_MOST_IN_FOLDER = 10_000
+"""Files of one folder that are followed, each by size and time at least."""
+_LEFT_OUT = frozenset(("__pycache__", ".git"))
 _OUTER = 3
 """Levels from the value whose key is taken within which installed packages are followed by their sources."""
 _NAMED = 16
-"""Items of a container up to which its texts are looked at as paths."""
+"""Items up to which those of a list of plain values are taken one by one, which is slower."""
 _LARGE = 1 << 20
 """Bytes from which an array's digest is kept in the process."""
 _NEUTRAL: tuple[type, ...] = (
@@ -169,18 +176,43 @@ class _Walk:
             return f"bytes {digest_bytes(value)}"
         return f"{type(value).__name__} {value!r}"
 
-    def _file_named(self, text: str, folder: Path | None = None) -> str:
-        """The content of the file that ``text`` is the path of; empty: it is none."""
-        is_path = len(text) <= _LONGEST_PATH and ("." in text or "/" in text) and not _NO_PATH.intersection(text)
-        if self._within_own or not is_path:
+    def _file_named(self, text: str, folder: Path | None = None, *, is_path: bool = False) -> str:
+        """The content of the file or folder that ``text`` is the path of; empty: it is none.
+
+        Args:
+            folder: that the path is relative to; None: the current one. is_path: whether ``text`` is surely a path.
+        """
+        looks_so = is_path or (("." in text or "/" in text) and text.strip("./") != "")
+        if self._within_own or not looks_so or len(text) > _LONGEST_PATH or _NO_PATH.intersection(text):
             return ""
         path = text if folder is None else str(folder / text)
         if path not in self._paths:
             if len(self._paths) >= _MOST_PATHS:
+                self._cannot(f"more than {_MOST_PATHS:,} texts that may be paths")
                 return ""
-            self._paths[path] = _file_state(path, is_read=self._files_read < _MOST_FILES)
-            self._files_read += bool(self._paths[path])
+            self._paths[path] = self._state_of_path(path)
         return self._paths[path]
+
+    def _state_of_path(self, path: str) -> str:
+        if not os.path.isdir(path):
+            return self._state_of_file(path)
+        if _is_of_code(path):
+            return ""
+        found = []
+        for top, folders, files in os.walk(path):
+            folders[:] = sorted(one for one in folders if one not in _LEFT_OUT)
+            for name in sorted(files):
+                file = os.path.join(top, name)
+                found.append(f"{os.path.relpath(file, path)} {self._state_of_file(file)}")
+            if len(found) > _MOST_IN_FOLDER:
+                self._cannot(f"the folder '{path}', which has more than {_MOST_IN_FOLDER:,} files")
+                return ""
+        return f"folder {digest_bytes(os.fsencode(chr(10).join(found)))}"
+
+    def _state_of_file(self, path: str) -> str:
+        found = _file_state(path, is_read=self._files_read < _MOST_FILES)
+        self._files_read += bool(found)
+        return found
 
     def _parts(self, value: object) -> list[str]:
         for kinds, method in _KINDS:
@@ -263,7 +295,20 @@ class _Walk:
                 if module is not None and name not in space:
                     self._later_of_module(module, names)
         found = [f"{text!r} {self._file_named(text) or self._file_named(text, folder)}" for text in sorted(texts)]
-        return [each for each in found if not each.endswith(" ")]
+        return [*(each for each in found if not each.endswith(" ")), *self._variables(function)]
+
+    def _variables(self, function: types.FunctionType) -> list[str]:
+        """The environment variables that the code of ``function`` reads, with their values."""
+        names = set[str]()
+        for code in _codes(function.__code__):
+            if not _ENVIRONMENT.isdisjoint(code.co_names):
+                for line, name in _variables_read(code):
+                    if name is None:
+                        place = f"{Path(code.co_filename).name} line {line}"
+                        self._cannot(f"{place}: an environment variable of a computed name")
+                    else:
+                        names.add(name)
+        return [f"variable {name} {os.environ.get(name)!r}" for name in sorted(names)]
 
     def _later_of(self, module: str, space: Mapping[str, object], names: set[str]) -> None:
         for name in sorted(names & space.keys()):
@@ -272,6 +317,9 @@ class _Walk:
                 continue
             if isinstance(value, types.ModuleType):
                 self._later_of_module(value, names)
+            elif value is os.environ or value is os.getenv:
+                if name not in _ENVIRONMENT:
+                    self._cannot(f"{module}: the environment under the name '{name}'")
             elif not _is_foreign(value):
                 self._read_later(f"{module}:{name}", value)
 
@@ -319,7 +367,7 @@ class _Walk:
         return ["reference", self.digest(value())]
 
     def of_path(self, value: PurePath) -> list[str]:
-        return ["path", str(value), self._file_named(str(value))]
+        return ["path", str(value), self._file_named(str(value), is_path=True)]
 
     def of_text(self, value: str) -> list[str]:
         return ["text", str.__str__(value)]
@@ -342,7 +390,8 @@ class _Walk:
         kind = "list" if isinstance(value, list) else "tuple"
         items = list(value) if isinstance(value, list) else tuple(value)
         if len(items) > _NAMED and _is_plain(items):
-            return [kind, digest_bytes(marshal.dumps(items, 2))]
+            files = [self._file_named(text) for text in _texts(items)]
+            return [kind, digest_bytes(marshal.dumps(items, 2)), *filter(None, files)]
         return [kind, *map(self.digest, items)]
 
     def of_set(self, value: set[Any] | frozenset[Any]) -> list[str]:
@@ -353,6 +402,9 @@ class _Walk:
 
     def _object(self, value: object) -> list[str]:
         """Anything else: its numbers, its message, its class and state; what it is made again from."""
+        if value is os.environ:
+            self._cannot("os.environ, of which any variable may be read")
+            return []
         if is_own(_module_of(type(value))) and "__wrapped__" in getattr(value, "__dict__", {}):
             return ["seen through", self.digest(value.__dict__["__wrapped__"])]
         for taken in (_array_digest, _message_bytes):
@@ -475,6 +527,80 @@ def _is_plain(items: Iterable[object]) -> bool:
     if kinds <= _PLAIN:
         return True
     return kinds <= _PLAIN | {tuple} and all(_is_plain(one) for one in items if type(one) is tuple)
+
+
+def _texts(items: Iterable[object]) -> Iterator[str]:
+    """The texts in plain ``items``, and in the tuples in it."""
+    for one in items:
+        if type(one) is str:
+            yield one
+        elif type(one) is tuple:
+            yield from _texts(one)
+
+
+def _is_of_code(folder: str) -> bool:
+    """Whether ``folder`` has code in it, or is above the current folder: results and caches are there, too."""
+    try:
+        with os.scandir(folder) as entries:
+            is_code = any(entry.name.endswith(".py") for entry in entries)
+        return is_code or Path.cwd().is_relative_to(Path(folder).resolve())
+    except OSError:
+        return True
+
+
+_ENVIRONMENT = frozenset(("environ", "environb", "getenv", "getenvb"))
+_READS = frozenset(("get", "pop", "setdefault", "__getitem__", "__contains__"))
+
+
+def _variables_read(code: types.CodeType) -> list[tuple[int, str | None]]:
+    """The line of each use of the environment in ``code``, and the name of the variable; None: it is computed."""
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    try:
+        status = os.stat(code.co_filename)
+        used = _environment_used(code.co_filename, status.st_mtime_ns, status.st_size)
+    except (OSError, SyntaxError, ValueError):
+        return [(code.co_firstlineno, None)]
+    first, last = min(lines, default=0), max(lines, default=0)
+    return [(start, name) for start, end, name in used if end >= first and start <= last]
+
+
+@functools.lru_cache(maxsize=256)
+def _environment_used(file: str, time: int, size: int) -> tuple[tuple[int, int, str | None], ...]:  # noqa: ARG001
+    """First and last line of each use of the environment in ``file``, and the name of the variable.
+
+    Raises:
+        OSError, SyntaxError, ValueError: the file, as it is since ``time``, cannot be read or is no Python.
+    """
+    tree = ast.parse(Path(file).read_bytes())
+    above = {below: node for node in ast.walk(tree) for below in ast.iter_child_nodes(node)}
+    found = list[tuple[int, int, str | None]]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            if any(one.name in _ENVIRONMENT and one.asname not in (None, one.name) for one in node.names):
+                found.append((node.lineno, node.end_lineno or node.lineno, None))
+        elif isinstance(node, ast.Name | ast.Attribute) and _name_of(node) in _ENVIRONMENT:
+            found.append((node.lineno, node.end_lineno or node.lineno, _variable_of(node, above)))
+    return tuple(found)
+
+
+def _name_of(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+def _variable_of(node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> str | None:
+    """The name of the variable that is read where ``node`` is ``os.environ`` or ``os.getenv``; None: it is computed."""
+    around = above.get(node)
+    if isinstance(around, ast.Attribute) and around.attr in _READS:
+        node, around = around, above.get(around)
+    named: ast.AST | None = None
+    if isinstance(around, ast.Call) and around.func is node and around.args:
+        named = around.args[0]
+    elif isinstance(around, ast.Subscript) and around.value is node:
+        named = around.slice
+    elif isinstance(around, ast.Compare) and len(around.ops) == 1 and isinstance(around.ops[0], ast.In | ast.NotIn):
+        named = around.left
+    is_text = isinstance(named, ast.Constant) and isinstance(named.value, str | bytes)
+    return os.fsdecode(named.value) if is_text else None  # type: ignore[union-attr]
 
 
 def _has_hidden_state(value: object) -> bool:

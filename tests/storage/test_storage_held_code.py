@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from qbench.evaluation.subject import RecordingTask
-from qbench.storage import digest_code, followed_code
+from qbench.storage import digest_code, followed_code, held_code
 
 HELPER = """
 import functools
@@ -379,6 +379,162 @@ def test_what_cannot_be_followed_is_named(what, tmp_path, monkeypatch):
         assert len(followed_code(importlib.import_module("opaque").made).unfollowed) == 1
     finally:
         sys.modules.pop("opaque")
+
+
+# What changes besides code and settings: (the module, the expression of the value, a change of it in the folder).
+#
+# A stranger adds a row. The key is another after the change, or it says what it cannot follow.
+
+
+def _many(folder):
+    (folder / "many").mkdir(exist_ok=True)
+    for number in range(2_100):
+        (folder / "many" / f"{number}.bin").write_bytes(b"1")
+
+
+HELD = "import os\nfrom pathlib import Path\nHERE = Path(__file__).parent\nDATA = HERE / 'data'\n" + OBJECT
+PATHS = "[str(HERE / 'many' / f'{i}.bin') for i in range(2_100)]"
+
+
+def change_variable(folder, monkeypatch):
+    monkeypatch.setenv("QBENCH_TRIED", "2")
+
+
+def remove_variable(folder, monkeypatch):
+    monkeypatch.delenv("QBENCH_TRIED")
+
+
+def change_last_of_many(folder, monkeypatch):
+    (folder / "many" / "2099.bin").write_bytes(b"22")
+
+
+def change_file(folder, monkeypatch):
+    (folder / "data" / "deep" / "a.bin").write_bytes(b"22")
+
+
+def add_file(folder, monkeypatch):
+    (folder / "data" / "b.bin").write_bytes(b"1")
+
+
+CHANGES = {
+    "os.environ[]": ("import os\ndef made():\n    return float(os.environ['QBENCH_TRIED'])\n", "made", change_variable),
+    "os.environ.get": (
+        "import os\ndef made():\n    return os.environ.get('QBENCH_TRIED', 1)\n",
+        "made",
+        change_variable,
+    ),
+    "os.getenv": ("import os\ndef made():\n    return os.getenv('QBENCH_TRIED')\n", "made", change_variable),
+    "in os.environ": (
+        "import os\ndef made():\n    return (\n        'QBENCH_TRIED' in os.environ\n    )\n",
+        "made",
+        remove_variable,
+    ),
+    "from os import environ": (
+        "from os import environ\ndef made():\n    return environ['QBENCH_TRIED']\n",
+        "made",
+        change_variable,
+    ),
+    "from os import getenv in a function": (
+        "def made():\n    from os import getenv\n    return getenv('QBENCH_TRIED')\n",
+        "made",
+        change_variable,
+    ),
+    "variable in a method": (
+        "import os\nclass Held:\n    def run(self):\n        return [lambda: os.environ['QBENCH_TRIED']]\n",
+        "Held()",
+        change_variable,
+    ),
+    "variable in a helper": (
+        "import os\ndef by():\n    return os.environ['QBENCH_TRIED']\ndef made():\n    return by()\n",
+        "made",
+        change_variable,
+    ),
+    "thousands of paths": (HELD, f"Held([Path(one) for one in {PATHS}])", change_last_of_many),
+    "thousands of texts": (HELD, f"Held({PATHS})", change_last_of_many),
+    "thousands of texts in tuples": (HELD, f"Held([(one, 1) for one in {PATHS}])", change_last_of_many),
+    "20 texts": (HELD, f"Held({PATHS}[-20:])", change_last_of_many),
+    "folder": (HELD, "Held(DATA)", change_file),
+    "folder in a text": (HELD, "Held(str(DATA))", change_file),
+    "folder with another file": (HELD, "Held(DATA)", add_file),
+    "folder in a global": (HELD + "def made():\n    return sorted(DATA.iterdir())\n", "made", add_file),
+    "folder in a constant": (HELD + "def made():\n    return open('data/')\n", "made", add_file),
+}
+
+
+@pytest.fixture
+def followed(tmp_path, monkeypatch):
+    """A text and an expression → what is followed of its value, again and again."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("QBENCH_TRIED", "1")
+    (tmp_path / "helper.py").write_text(HELPER.format(code=1))
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    (tmp_path / "data" / "deep" / "a.bin").write_bytes(b"1")
+
+    def found(text, expression):
+        (tmp_path / "changing.py").write_text(f"{text}value = {expression}\n")
+        importlib.invalidate_caches()
+        try:
+            return followed_code(importlib.import_module("changing").value)
+        finally:
+            for name in ("changing", "helper"):
+                sys.modules.pop(name, None)
+
+    return found
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_a_result_depends_on_is_followed(what, followed, tmp_path, monkeypatch):
+    text, expression, change = CHANGES[what]
+    if change is change_last_of_many:
+        _many(tmp_path)
+    before = followed(text, expression)
+    assert followed(text, expression) == before
+    assert before.unfollowed == ()
+    change(tmp_path, monkeypatch)
+    assert followed(text, expression).digest != before.digest
+
+
+OPAQUE = {
+    "variable of a computed name": ("import os\ndef made(name):\n    return os.environ[name]\n", "made"),
+    "copy of a copy": ("import os\ndef made():\n    return {**os.environ}\n", "made"),
+    "code without a file": (
+        "import os\nspace = {'os': os, '__name__': 'changing'}\nexec('def run():\\n    return os.environ[1]', space)\n",
+        "space['run']",
+    ),
+    "getenv of a computed name": ("import os\ndef made(name):\n    return os.getenv('A' + name)\n", "made"),
+    "copy of the environment": ("import os\ndef made():\n    return dict(os.environ)\n", "made"),
+    "environment in a variable": ("import os\ndef made(a):\n    b = os.environ\n    return b['A']\n", "made"),
+    "environment under another name": ("from os import environ as E\ndef made():\n    return E['A']\n", "made"),
+    "getenv under another name": ("from os import getenv as g\ndef made():\n    return g('A')\n", "made"),
+    "in a function under another name": ("def made():\n    from os import environ as E\n    return E['A']\n", "made"),
+    "environment in an attribute": ("import os\n" + OBJECT, "Held(os.environ)"),
+}
+
+
+@pytest.mark.parametrize("what", OPAQUE)
+def test_an_environment_that_cannot_be_followed_is_named(what, followed):
+    found = followed(*OPAQUE[what])
+    assert len(found.unfollowed) == 1
+    assert "environ" in found.unfollowed[0]
+
+
+def test_a_folder_of_very_many_files_is_not_followed(followed, monkeypatch):
+    monkeypatch.setattr(held_code, "_MOST_IN_FOLDER", 0)
+    (reason,) = followed(HELD, "Held(DATA)").unfollowed
+    assert "which has more than" in reason
+
+
+def test_very_many_texts_that_may_be_paths_are_not_followed(followed, monkeypatch):
+    monkeypatch.setattr(held_code, "_MOST_PATHS", 10)
+    (reason,) = followed(OBJECT, "Held([f'a/{i}' for i in range(40)])").unfollowed
+    assert "may be paths" in reason
+
+
+def test_a_folder_of_code_is_known_by_what_code_names_in_it(followed, tmp_path):
+    before = followed(HELD, "Held(HERE)")
+    (tmp_path / "results.txt").write_text("a run wrote this")
+    assert followed(HELD, "Held(HERE)") == before
 
 
 def test_locks_loggers_and_what_is_computed_once_are_no_part_of_a_key():
