@@ -16,16 +16,19 @@ they wait for.
 
 import difflib
 import gc
+import itertools
 import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import onnx  # noqa: F401
 import onnxruntime
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 gc.disable()
@@ -48,7 +51,7 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(config, items):
     """Of the tests, only those that have a golden file are run when these files are written."""
     if config.getoption("--write-golden"):
-        others = [item for item in items if "golden" not in getattr(item, "fixturenames", ())]
+        others = [item for item in items if not {"golden", "words"} & {*getattr(item, "fixturenames", ())}]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
 
@@ -73,6 +76,40 @@ def golden(request) -> Callable[[str, str], None]:
         kept = path.read_text(encoding="utf-8") if path.exists() else ""
         changes = difflib.unified_diff(kept.splitlines(), text.splitlines(), f"tests/golden/{name}", "now", lineterm="")
         assert text == kept, "\n".join(["'make golden' writes the file anew", *changes])
+
+    return check
+
+
+_ENTRY = "## "
+"""Begins an entry of a file of words: the name of its test, and which of the test's texts it is."""
+
+
+def _entries(text: str) -> dict[str, str]:
+    entries = (entry.partition("\n") for entry in f"\n{text}".split(f"\n{_ENTRY}")[1:])
+    return {name: words.strip("\n") for name, _, words in entries}
+
+
+@pytest.fixture
+def words(request) -> Callable[[str | Iterable[str]], None]:
+    """Holds what a person reads to ``tests/golden/words/FILE_OF_THE_TEST.txt``, so that tests pin facts and no prose.
+
+    Each call has an entry of its own, and the lines of several texts are joined. ``--write-golden`` writes the file.
+    """
+    path = GOLDEN / "words" / f"{request.path.stem}.txt"
+    calls = itertools.count(1)
+
+    def check(said: str | Iterable[str]) -> None:
+        text = (said if isinstance(said, str) else "\n".join(said)).strip("\n")
+        name = f"{request.node.name} {next(calls)}"
+        if request.config.getoption("--write-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(Path(tempfile.gettempdir()) / f"qbench-{path.stem}.lock"):
+                entries = _entries(path.read_text(encoding="utf-8")) if path.exists() else {}
+                entries[name] = text
+                lines = (f"{_ENTRY}{key}\n{value}\n" for key, value in sorted(entries.items()))
+                path.write_text("\n".join(lines), encoding="utf-8")
+        kept = _entries(path.read_text(encoding="utf-8")) if path.exists() else {}
+        assert text == kept.get(name), "'make golden' writes the file of words anew"
 
     return check
 

@@ -49,12 +49,12 @@ def test_three_decisions(score, evidence, point, ci, strict):
         assert ("decision" in gate.rule) == (deciding is not DecisionRule.POINT)
 
 
-def test_an_inconclusive_cell_is_green_and_says_what_would_decide_it():
+def test_an_inconclusive_cell_is_green_and_says_what_would_decide_it(words):
     verdict = judged(measured(FEW, agreement(470)), rules=by(DecisionRule.CI))
     assert verdict.gates[0].state is GateState.INCONCLUSIVE
     assert not verdict.outcome.is_red
-    assert verdict.headline == "top1 76.00 → 75.50 %: INCONCLUSIVE, drop 0.50 pp, margin 0.38 pp"
-    assert verdict.notices == ("top1: 1000 samples do not decide; with 55704 samples like these it would FAIL",)
+    words(verdict.headline)
+    words(verdict.notices)
     again = f'pytest "{NODE}" again when its model has that many samples in the suite'
     assert verdict.remedy.startswith(again)
     few = judged(measured(FEW, agreement(470)), Expectation(whole=False), rules=by(DecisionRule.CI))
@@ -77,10 +77,10 @@ def test_what_would_decide_is_more_than_what_did_not():
     assert all(judged(measured(one)).gates[0].shown.deciding is None for one in (SAME, MANY))
 
 
-def test_a_loss_of_just_the_margin_is_never_decided():
+def test_a_loss_of_just_the_margin_is_never_decided(words):
     even = judged(measured(top1(190, 200, 200)), tolerance=Tolerance(0.05, "suite smoke"), rules=by(DecisionRule.CI))
     assert even.gates[0].shown.deciding is None
-    assert "more samples like these decide nothing" in even.notices[0]
+    words(even.notices[0])
 
 
 @pytest.mark.parametrize("deciding", [DecisionRule.CI, DecisionRule.STRICT])
@@ -93,14 +93,11 @@ def test_four_samples_of_which_none_changed_are_not_shown_to_hold(deciding):
     assert "find a drop of 0.00 pp" not in gate.detail
 
 
-def test_a_strict_decision_names_what_is_missing():
+def test_a_strict_decision_names_what_is_missing(words):
     verdict = judged(measured(EVEN, agreement(470)), rules=by(DecisionRule.STRICT))
     assert verdict.outcome is Outcome.FAILED
-    assert verdict.headline == (
-        "top1 76.00 → 76.00 %: not proven, drop 0.00 pp, margin 0.38 pp: tolerance 0.5 % (suite smoke), "
-        "decision strict (model mobilenet_v2)"
-    )
-    assert verdict.rule == "tolerance 0.5 % (suite smoke), decision strict (model mobilenet_v2)"
+    words(verdict.headline)
+    words(verdict.rule)
 
 
 def test_drift_and_floors_stay_red_beside_an_inconclusive_loss():

@@ -81,17 +81,14 @@ def test_a_cell_that_is_what_it_should_be_says_so():
     assert near.headline.endswith("close to ort-cpu")
 
 
-def test_a_cell_that_is_not_fails_with_number_sample_and_node():
+def test_a_cell_that_is_not_fails_with_number_sample_and_node(words):
     verdict = judged(measured(compared=OTHER), criterion=EQUAL)
     assert verdict.outcome is Outcome.FAILED
     assert verdict.headline.startswith("12 of 4000 elements differ from ort-cpu, first at 'features.3.conv'")
     assert len(verdict.headline) <= WIDTH
     assert verdict.rule == "equal_to ort-cpu (suite smoke)"
     gate = next(gate for gate in verdict.gates if gate.kind == "equality")
-    assert gate.detail == (
-        "12 of 4000 elements differ from ort-cpu, by at most 1 step, relative 0.004; first at sample 'crop_17'; "
-        "first in 5 integers of node 'features.3.conv', by at most 1 step; tapping changes what ort-cpu answers"
-    )
+    words(gate.detail)
     assert "close_to" in verdict.remedy
 
 

@@ -59,20 +59,20 @@ def gate(verdict, kind):
     return next(g for g in verdict.gates if g.kind == kind)
 
 
-def test_a_cell_as_accepted_passes_and_shows_its_share():
+def test_a_cell_as_accepted_passes_and_shows_its_share(words):
     verdict = judged(measured())
     assert verdict.outcome is Outcome.PASSED
-    assert verdict.headline == "top1 76.00 → 76.00 %, agreement@photo_crops 94.00 %, 98 % of MACs in integers"
+    words(verdict.headline)
     assert verdict.rule == "tolerance 0.5 % (suite smoke)"
     assert [g.kind for g in verdict.gates] == ["loss", "floor", "integer", "drift"]
     assert not verdict.notices
     assert not verdict.remedy
 
 
-def test_a_loss_beyond_tolerance_fails():
+def test_a_loss_beyond_tolerance_fails(words):
     verdict = judged(measured(top1(756), agreement(470)))
     assert verdict.outcome is Outcome.FAILED
-    assert verdict.headline == "top1 76.00 → 75.60 %: drop 0.40 pp, margin 0.38 pp: tolerance 0.5 % (suite smoke)"
+    words(verdict.headline)
     assert "quarantine" in verdict.remedy
     assert judged(measured(top1(757), agreement(470))).outcome is Outcome.PASSED
 
@@ -89,17 +89,17 @@ def test_an_error_rate_that_rises_fails():
     assert "rise 0.50 pp" in verdict.headline
 
 
-def test_agreement_under_its_floor_fails():
+def test_agreement_under_its_floor_fails(words):
     verdict = judged(measured(top1(760), agreement(459)))
     assert verdict.outcome is Outcome.FAILED
-    assert "agreement@photo_crops 91.80 % is under its floor of 92.00 %" in verdict.headline
+    words(verdict.headline)
 
 
-def test_predictions_that_changed_within_tolerance_have_drifted():
+def test_predictions_that_changed_within_tolerance_have_drifted(words):
     now = measured(top1(759), agreement(469), predictions="p2")
     verdict = judged(now, expected(measured()))
     assert verdict.outcome is Outcome.DRIFTED
-    assert "2 of 2 metrics changed: top1 760 → 759, agreement@photo_crops 470 → 469" in gate(verdict, "drift").detail
+    words(gate(verdict, "drift").detail)
     accept = f'pytest "{NODE}" --qbench-accept=changed --qbench-reason "…" if it is intended'
     look, bisect = "qbench compare last-green latest", f'qbench bisect commits --good last-green "{NODE}"'
     assert verdict.remedy.split(THEN) == [look, bisect, accept]  # accepting is the last thing to do
@@ -133,16 +133,16 @@ def test_loss_is_judged_on_another_class():
     assert judged(now, expected(measured(), environment=HERE)).outcome is Outcome.FAILED
 
 
-def test_too_little_in_integers_is_unsupported_before_anything_else():
+def test_too_little_in_integers_is_unsupported_before_anything_else(words):
     now = measured(top1(100), agreement(10), integer_macs=0.49, refusals=("Conv_3: no int8 kernel", "Conv_4: …"))
     verdict = judged(now, Expectation.missing("no baseline"))
     assert verdict.outcome is Outcome.UNSUPPORTED
     assert "49.00 %" in verdict.headline
-    assert verdict.notices[0] == "left in float: Conv_3: no int8 kernel"
+    words(verdict.notices[0])
     assert "integer_macs = 0" in verdict.notices[-1]
     lost = measured(integer_macs=0.0, run_in_float=("Conv_3: no integer product of int8 by int4",))
     floats = judged(lost, Expectation.missing("no baseline"))
-    assert "Conv_3: no integer product of int8 by int4" in floats.notices[0]
+    words(floats.notices[0])
     assert verdict.rule == "integer_macs 50 % (suite smoke)"
     assert judged(measured(integer_macs=0.5)).outcome is Outcome.PASSED
     fresh = expected(measured(), accepted={})
@@ -180,20 +180,20 @@ def test_less_run_in_integers_than_accepted_drifts_and_names_the_layers():
     assert judged(now, expected(before)).outcome is Outcome.PASSED  # accepted before the share was known
 
 
-def test_weights_alone_are_judged_by_their_own_share():
+def test_weights_alone_are_judged_by_their_own_share(words):
     verdict = judged(measured(integer_macs=0.0, weight_macs=0.4), Expectation.missing("no baseline"))
     assert verdict.outcome is Outcome.UNSUPPORTED
-    assert "40.00 % of MACs planned by weights on grids" in verdict.headline
+    words(verdict.headline)
     assert judged(measured(integer_macs=0.0, weight_macs=0.6)).outcome is Outcome.PASSED
 
 
-def test_a_cell_accepted_here_that_becomes_unsupported_is_red():
+def test_a_cell_accepted_here_that_becomes_unsupported_is_red(words):
     now = measured(integer_macs=0.1, refusals=("Conv_3: no int8 kernel",))
     verdict = judged(now, expected(measured()))
     assert verdict.outcome is Outcome.DRIFTED
     assert verdict.headline.startswith("accepted here before, unsupported now: only 10.00 % of MACs")
     assert verdict.notices[0].startswith("only 10.00 %")
-    assert "accepted results stay in the baseline" in verdict.remedy
+    words(verdict.remedy)
 
 
 def test_what_was_accepted_elsewhere_or_of_another_model_may_be_unsupported_here():
@@ -209,15 +209,15 @@ def test_a_few_samples_do_not_show_that_a_known_bad_cell_is_mended():
     assert judged(measured(), expected(measured()), quarantine=entry(cell=NAMED)).outcome is Outcome.EXPIRED
 
 
-def test_a_run_over_a_few_samples_does_not_say_that_nothing_is_accepted():
+def test_a_run_over_a_few_samples_does_not_say_that_nothing_is_accepted(words):
     (notice,) = judged(measured(), Expectation(whole=False)).notices
-    assert notice == "a part of the samples is not compared with what was accepted"
+    words(notice)
 
 
-def test_missing_baselines_say_what_to_type():
+def test_missing_baselines_say_what_to_type(words):
     verdict = judged(measured(), Expectation.missing("no baseline of mobilenet_v2 in suite smoke"))
     assert verdict.outcome is Outcome.MISSING
-    assert verdict.headline == "no baseline of mobilenet_v2 in suite smoke"
+    words(verdict.headline)
     assert verdict.remedy == f'pytest "{MODEL}" --qbench-accept-fp32 --qbench-accept=new'
 
 
@@ -261,10 +261,10 @@ def test_a_stale_baseline_says_what_the_float_model_lost_and_stays_stale(hits, d
     assert verdict.remedy.endswith("is intended") == (gate.state is GateState.BROKEN)
 
 
-def test_a_stale_baseline_says_what_differs():
+def test_a_stale_baseline_says_what_differs(words):
     verdict = judged(measured(), Expectation(state=State.STALE, what="it is of another model"))
     assert verdict.outcome is Outcome.STALE
-    assert verdict.headline == "the baseline is of another model"
+    words(verdict.headline)
     assert verdict.remedy.startswith(f'pytest "{MODEL}" --qbench-accept-fp32 ')
 
 
@@ -294,10 +294,10 @@ def test_a_listed_cell_that_does_not_fail_is_red():
 
 
 @pytest.mark.parametrize("expires", ["2026-12-31", "2020-01-01"])
-def test_one_cell_of_a_pattern_that_passes_does_not_outdate_it(expires):
+def test_one_cell_of_a_pattern_that_passes_does_not_outdate_it(words, expires):
     verdict = judged(measured(), quarantine=entry(expires=expires))
     assert verdict.outcome is Outcome.PASSED
-    assert verdict.notices == ("does not fail, though 'mobilenet_v2::*' lists it as known bad",)
+    words(verdict.notices)
 
 
 def test_an_entry_that_ran_out_and_is_not_needed_is_to_be_removed_and_not_renewed():
@@ -336,11 +336,11 @@ def test_an_fp32_cell_reproduces_its_reference():
     assert "integers" not in verdict.headline
 
 
-def test_an_fp32_cell_that_does_not_is_red_and_names_the_samples():
+def test_an_fp32_cell_that_does_not_is_red_and_names_the_samples(words):
     now = fp32(predictions="p2", changed={"photos": ("cat.png", "dog.png")}, changed_count={"photos": 2})
     verdict = judged(now, expected(fp32()))
     assert verdict.outcome is Outcome.DRIFTED
-    assert "2 samples differ from the stored fp32 answers on photos: cat.png, dog.png" in verdict.headline
+    words(verdict.headline)
 
 
 def test_an_fp32_cell_elsewhere_is_incomparable_but_judged():
@@ -353,11 +353,11 @@ def test_an_fp32_cell_elsewhere_is_incomparable_but_judged():
     assert judged(worse, expected(fp32(), environment=HERE)).outcome is Outcome.FAILED
 
 
-def test_an_fp32_difference_that_was_accepted_stays_visible():
+def test_an_fp32_difference_that_was_accepted_stays_visible(words):
     now = fp32(predictions="p2", changed={"photos": ()}, changed_count={"photos": 0})
     verdict = judged(now, expected(now))
     assert verdict.outcome is Outcome.PASSED
-    assert "only in ranks below the best" in verdict.notices[0]
+    words(verdict.notices[0])
 
 
 @pytest.mark.parametrize(
@@ -377,9 +377,9 @@ def test_every_headline_is_one_line(verdict):
     assert "\n" not in verdict.headline
 
 
-def test_a_passing_cell_names_every_rule_that_decided():
+def test_a_passing_cell_names_every_rule_that_decided(words):
     rate = per(101, least=0.005)
-    assert judged(measured(rate)).rule == "least margin 0.50 pp (metric per)"
+    words(judged(measured(rate)).rule)
     both = "tolerance 0.5 % (suite smoke) and least margin 0.50 pp (metric per)"
     assert judged(measured(top1(760), rate)).rule == both
 
@@ -410,11 +410,11 @@ def test_a_gain_is_no_negative_drop():
     assert "fall 0.15 pp" in gate(judged(measured(per(97))), "loss").detail
 
 
-def test_nothing_accepted_yet_is_no_notice_of_a_listed_cell():
+def test_nothing_accepted_yet_is_no_notice_of_a_listed_cell(words):
     unknown = expected(measured(), accepted={}, cell_known=False)
     assert judged(measured(), unknown).notices == ("nothing accepted yet",)
     listed = judged(measured(top1(700)), unknown, quarantine=entry(values=OF_CELL))
-    assert listed.notices == ("'mobilenet_v2::*' is listed as 77.8 → 70.7: per-tensor weights (kernels, 2026-12-31)",)
+    words(listed.notices)
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,12 @@ def test_a_limit_is_exact_on_the_side_of_its_metric(score, limit, state):
     assert (gate.state, gate.kind, gate.limit) == (state, "limit", limit)
 
 
-def test_units_are_written_out():
+def test_units_are_written_out(words):
     gate = limit_gate(DB, Limit(25.0, "suite smoke"))
-    assert gate.detail == "sqnr 20 dB over 128 samples, at least 25 dB"
-    assert breach(measured(top1(760), DB), gate) == "sqnr 20 dB is under its limit of 25 dB: limit 25 dB (suite smoke)"
+    words(gate.detail)
+    words(breach(measured(top1(760), DB), gate))
     over = limit_gate(NATS, Limit(0.05, "model m"))
-    assert breach(measured(NATS), over) == "kl 0.5 nats is over its limit of 0.05 nats: limit 0.05 nats (model m)"
+    words(breach(measured(NATS), over))
     assert move(dataclasses.replace(DB, metric="cosine", unit="", hits=127_999)) == "cosine 0.99999"
 
 

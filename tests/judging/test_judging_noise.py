@@ -230,7 +230,7 @@ def test_intervals_of_noisy_cells_cover_the_expected_change(shared):
 
 
 @pytest.mark.parametrize("by", [DecisionRule.CI, DecisionRule.STRICT])
-def test_runs_of_one_source_prove_nothing_whatever_the_unit_of_their_metric(by):
+def test_runs_of_one_source_prove_nothing_whatever_the_unit_of_their_metric(words, by):
     """A margin of 4 decibels is more than any error of a share, which one source was once taken to have."""
     decibels = Score(
         metric="psnr",
@@ -253,7 +253,7 @@ def test_runs_of_one_source_prove_nothing_whatever_the_unit_of_their_metric(by):
     gate = with_noise(loss_gate(decibels, tolerance, decision), decibels, noisy, tolerance, decision)
     assert gate.shown.evidence is Evidence.INCONCLUSIVE
     assert gate.state is (GateState.INCONCLUSIVE if by is DecisionRule.CI else GateState.BROKEN)
-    assert "40 samples from 1 source prove nothing about others" in gate.detail
+    words(gate.detail)
 
 
 @pytest.mark.parametrize("direction", list(Direction))
