@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
+import onnx.inliner
 import onnx_ir as ir
 
 from qbench.errors import InputError
@@ -377,6 +378,8 @@ class _Check:
                     if value.type.HasField("tensor_type"):  # where others are declared, engines only warn
                         value.type.tensor_type.ClearField("shape")
             found = inferred(light, strict=True)
+            if light.functions and not self._excess:  # the values inside their calls have no shapes otherwise
+                found = inferred(onnx.inliner.inline_local_functions(light), strict=False)
         except MemoryError as error:
             raise InputError(
                 self._doing,
@@ -390,7 +393,8 @@ class _Check:
         for graph in (found.graph, *_inner_graphs(found.graph.node)):
             for value in (*graph.value_info, *graph.output):
                 sizes[value.name] = max(sizes.get(value.name, 0), self._check_size(value))
-        made = sum(sizes.get(name, 0) for name in _grown(self._proto.graph))
+        constants = frozenset(tensor.name for tensor in self._proto.graph.initializer)
+        made = sum(sizes.get(name, 0) for name in _grown(found.graph, constants))
         self._limit("values that operators make large out of constants", made, "made_bytes")
 
     def _check_size(self, value: onnx.ValueInfoProto) -> int:
@@ -456,11 +460,18 @@ def _inner_graphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
             yield from _inner_graphs(graph.node)
 
 
-def _grown(graph: onnx.GraphProto) -> Iterator[str]:
-    """The values that growing operators of ``graph`` make out of constants alone."""
-    constants = {tensor.name for tensor in graph.initializer}
+def _grown(graph: onnx.GraphProto, known: frozenset[str]) -> Iterator[str]:
+    """The values that growing operators of ``graph`` and of the graphs inside it make out of constants alone.
+
+    Args:
+        known: constants around it.
+    """
+    constants = {*known, *(tensor.name for tensor in graph.initializer)}
     for node in graph.node:
-        if any(_graphs_of(node)) or not constants.issuperset(filter(None, node.input)):
+        inner = tuple(_graphs_of(node))
+        for one in inner:
+            yield from _grown(one, frozenset(constants))
+        if inner or not constants.issuperset(filter(None, node.input)):
             continue
         constants |= set(node.output)
         if node.op_type in _GROWING and node.domain in _DEFAULT_DOMAINS:

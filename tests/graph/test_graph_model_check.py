@@ -586,3 +586,40 @@ def test_what_a_graph_makes_of_its_input_is_not_a_constant(tmp_path):
     path = tmp_path / "net.onnx"
     path.write_bytes(onnx.parser.parse_model(text).SerializeToString())
     assert load_model(path).graph.name == "net"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            """<ir_version: 10, opset_import: ["" : 21]>
+            net (float[N, 3] x, bool c) => (float y) {{
+              y = If (c) <then_branch = t () => (float a) {{
+                n = Constant <value = int64[1] {{{count}}}> ()
+                big = ConstantOfShape (n)
+                a = ReduceMax <keepdims = 0> (big)
+              }}, else_branch = e () => (float b) {{ b = Constant <value = float {{1}}> () }}>
+            }}""",
+            id="a branch of If",
+        ),
+        pytest.param(
+            """<ir_version: 10, opset_import: ["" : 21, "own" : 1]>
+            net (float[N, 3] x) => (float[N, 3] y) {{ y = own.shifted (x) }}
+            <opset_import: ["" : 21], domain: "own">
+            shifted (x) => (y) {{
+              n = Constant <value = int64[1] {{{count}}}> ()
+              big = ConstantOfShape (n)
+              a = ReduceMax <keepdims = 0> (big)
+              y = Add (x, a)
+            }}""",
+            id="a function",
+        ),
+    ],
+)
+def test_what_inner_graphs_and_functions_make_out_of_constants_has_the_limit_too(tmp_path, text):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(onnx.parser.parse_model(text.format(count=3 * HALF)).SerializeToString())
+    with pytest.raises(InputError, match="--size-limits 2 "):
+        load_model(path)
+    path.write_bytes(onnx.parser.parse_model(text.format(count=30)).SerializeToString())
+    load_model(path)
