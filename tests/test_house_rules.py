@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from qbench.judging import GateKind
+from qbench.judging.gates import GATES
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
 LONGEST_FILE = 800
@@ -270,3 +273,31 @@ def test_no_message_recommends_to_throw_results_away():
 @pytest.mark.parametrize("text", ["Delete it yourself", "remove 'a' from the baseline file", "git rm -r baselines"])
 def test_the_rule_about_messages_can_be_broken(text):
     assert remedies_that_throw_away(f'raise Error(remedy="{text}")') == [text]
+
+
+def gate_kinds_as_text(source: str) -> list[int]:
+    """The lines of ``source`` that compare a ``kind`` with the word of a gate instead of a ``GateKind``."""
+    words = {kind.value for kind in GateKind}
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Compare):
+            continue
+        sides = [node.left, *node.comparators]
+        is_of_kind = any(isinstance(side, ast.Attribute) and side.attr == "kind" for side in sides)
+        texts = {one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)}
+        if is_of_kind and texts & words:
+            found.append(node.lineno)
+    return found
+
+
+def test_the_kind_of_a_gate_is_no_text() -> None:
+    """A gate is a row of ``judging/gates.py``: nothing else switches on the word of its kind."""
+    assert gate_kinds_as_text('broken = first.kind == "loss"') == [1]
+    assert gate_kinds_as_text('wide = gate.kind in ("loss", "floor")') == [1]
+    assert gate_kinds_as_text('wide = array.dtype.kind == "f"') == []
+    named = {str(path): gate_kinds_as_text(path.read_text()) for path in python_files("qbench", "engines")}
+    assert {path: lines for path, lines in named.items() if lines} == {}
+
+
+def test_every_kind_of_gate_is_one_row() -> None:
+    assert sorted(spec.kind for spec in GATES) == sorted(GateKind)

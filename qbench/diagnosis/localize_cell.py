@@ -28,6 +28,7 @@ from qbench.judging import (
     DecisionRule,
     Expectation,
     Finding,
+    GateKind,
     GateState,
     Measurement,
     MovedRange,
@@ -216,7 +217,7 @@ def cell_without_suite(
             today=datetime.date.min,  # there is no quarantine list, so the date does not matter
         )
         # counts cannot decide a margin smaller than one sample; where they show a loss, the interval decides
-        undecided = any(gate.kind == "loss" and gate.state is GateState.SHOWN for gate in verdict.gates)
+        undecided = any(gate.kind is GateKind.LOSS and gate.state is GateState.SHOWN for gate in verdict.gates)
         if undecided and rules.decision.by is DecisionRule.POINT:
             return judged(measurement, replace(rules, decision=Decision(DecisionRule.CI, "qbench localize")))
         return verdict
@@ -405,7 +406,7 @@ def with_floats(
     """
     found = {one["node"]: one for one in map(_FLOAT.fullmatch, in_float) if one is not None}
     lacks = any(
-        gate.state is GateState.BROKEN and (gate.kind == "executed" or gate.metric == "executed_macs")
+        gate.state is GateState.BROKEN and (gate.kind is GateKind.EXECUTED or gate.metric == "executed_macs")
         for gate in verdict.gates
     )
     by_rounding, rounded = (Cause.WRONG_KERNEL, Cause.ROUNDING), found.keys() & frozenset(near)

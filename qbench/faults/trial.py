@@ -25,6 +25,7 @@ from qbench.judging import (
     Evidence,
     Expectation,
     Finding,
+    GateKind,
     GateState,
     Measurement,
     Rules,
@@ -118,6 +119,14 @@ class DetectedBy(enum.Enum):
     EFFECT = "f"
     CALIBRATION = "g"
     EXECUTED = "h"
+
+
+_DETECTED_BY = {
+    GateKind.FLOOR: DetectedBy.AGREEMENT,
+    GateKind.EQUALITY: DetectedBy.EQUALITY,
+    GateKind.EXECUTED: DetectedBy.EXECUTED,
+}
+"""Kinds of gates that show a fault when they are broken; a loss is read twice, by its rule and by its statistics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,20 +274,16 @@ class FaultHarness:
     def _by_verdict(self, measured: Measurement) -> set[DetectedBy]:
         seen = set()
         point, statistics = self._verdict(measured), self._verdict(measured, _STATISTICS)
-        labelled = [gate for gate in point.gates if gate.kind == "loss"]
+        labelled = [gate for gate in point.gates if gate.kind == GateKind.LOSS]
         if labelled and labelled[0].state is GateState.BROKEN:
             seen.add(DetectedBy.RULE)
         for gate in statistics.gates:
-            if gate.kind == "loss" and (
+            if gate.kind == GateKind.LOSS and (
                 gate.state is GateState.BROKEN or (gate.shown is not None and gate.shown.evidence is Evidence.FAIL)
             ):
                 seen.add(DetectedBy.STATISTICS)
-        if any(gate.kind == "floor" and gate.state is GateState.BROKEN for gate in point.gates):
-            seen.add(DetectedBy.AGREEMENT)
-        if any(gate.kind == "equality" and gate.state is GateState.BROKEN for gate in point.gates):
-            seen.add(DetectedBy.EQUALITY)
-        if any(gate.kind == "executed" and gate.state is GateState.BROKEN for gate in point.gates):
-            seen.add(DetectedBy.EXECUTED)
+        broken = [gate.kind for gate in point.gates if gate.state is GateState.BROKEN]
+        seen |= {_DETECTED_BY[kind] for kind in broken if kind in _DETECTED_BY}
         if point.moved:
             seen.add(DetectedBy.CALIBRATION)
         if measured.predictions != self.healthy.predictions:

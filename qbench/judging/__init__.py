@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from qbench.judging.drift import moved_ranges as moved_ranges
     from qbench.judging.drift import within_noise as within_noise
     from qbench.judging.expectation import Accepted as Accepted
+    from qbench.judging.expectation import AcceptedHere as AcceptedHere
     from qbench.judging.expectation import Expectation as Expectation
     from qbench.judging.expectation import Floors as Floors
     from qbench.judging.expectation import State as State
     from qbench.judging.expectation import accepted_on as accepted_on
     from qbench.judging.expectation import inherited as inherited
-    from qbench.judging.expectation import known_noise as known_noise
     from qbench.judging.finding import IDEAL_STEPS as IDEAL_STEPS
     from qbench.judging.finding import Cause as Cause
     from qbench.judging.finding import CountingErrors as CountingErrors
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from qbench.judging.finding import Unaligned as Unaligned
     from qbench.judging.format import THEN as THEN
     from qbench.judging.format import valued as valued
+    from qbench.judging.gates import BOUNDING as BOUNDING
+    from qbench.judging.gates import FAILING as FAILING
     from qbench.judging.judgement import APPROVABLE as APPROVABLE
     from qbench.judging.judgement import NEVER_ACCEPTED as NEVER_ACCEPTED
     from qbench.judging.judgement import approved as approved
@@ -94,8 +96,8 @@ if TYPE_CHECKING:
     from qbench.judging.statistics import samples_needed as samples_needed
     from qbench.judging.statistics import shown_by as shown_by
     from qbench.judging.statistics import spread_of as spread_of
-    from qbench.judging.verdict import FAILING as FAILING
     from qbench.judging.verdict import Gate as Gate
+    from qbench.judging.verdict import GateKind as GateKind
     from qbench.judging.verdict import GateState as GateState
     from qbench.judging.verdict import KnownValue as KnownValue
     from qbench.judging.verdict import MovedRange as MovedRange

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from qbench.judging.cell import ANY
-from qbench.judging.expectation import Accepted, Expectation, inherited, known_noise
-from qbench.judging.measurement import Compared, FirstNode, Measurement, Stopped
+from qbench.judging.expectation import Accepted, AcceptedHere, Expectation
+from qbench.judging.measurement import Calibrated, Compared, FirstNode, Measurement, Stopped
 from qbench.judging.noise import Repeats, most_flips, noise_of
 from qbench.judging.rules import Allowance, Rules
-from qbench.judging.verdict import Gate, GateState, MovedRange, listed
+from qbench.judging.verdict import Gate, GateKind, GateState, MovedRange, listed
 from qbench.number_text import counted, short_percent, steps_text, value_text
 
 if TYPE_CHECKING:
@@ -31,30 +30,44 @@ NOTHING_ACCEPTED_FOR = "nothing accepted for "
 RULE = "identical predictions in one environment class"
 
 
-def drift_gates(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[Gate, ...]:
-    """Whether ``measurement`` equals the accepted result of its class: predictions, and probabilities if so set."""
-    if not expectation.whole:
+def drift_gates(measurement: Measurement, here: AcceptedHere, allowance: Allowance, *, whole: bool) -> tuple[Gate, ...]:
+    """Whether ``measurement`` equals the accepted result of its class: predictions, and probabilities if so set.
+
+    Args:
+        whole: whether all samples were scored.
+    """
+    if not whole:
         return (_gate(GateState.INCOMPARABLE, "a part of the samples is not compared with what was accepted"),)
-    name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
-    if name is None:
-        known = ", ".join(sorted(expectation.accepted))
-        elsewhere = f"{NOTHING_ACCEPTED_FOR}{measurement.environment} (accepted: {known})"
-        return (_gate(GateState.INCOMPARABLE, elsewhere if known else "nothing accepted yet"),)
-    accepted, allowance = expectation.accepted[name], rules.allowance
+    if here.result is None:
+        return (_nothing_accepted(here),)
     if measurement.stopped is not None:
-        return (_part_gate(measurement, measurement.stopped, expectation.kept.get(name, {}), allowance),)
-    changes = _changes(measurement, expectation.kept.get(name, {}), allowance)
-    gate = _predictions_gate(measurement, accepted, changes, allowance)
-    repeats, averaged = known_noise(measurement, expectation, rules.equivalents)
-    if gate.state is GateState.BROKEN and repeats is not None and repeats.is_noisy:
-        kept = expectation.kept.get(name, {})
-        holds, text = within_noise(measurement, accepted, kept, repeats, averaged=averaged)
-        state = GateState.HOLDS if holds else GateState.BROKEN
-        gate = replace(gate, state=state, detail=text, rule=f"within what {repeats.runs} runs of the same code differ")
-    if name != str(measurement.environment):
-        where = "for any class" if name == ANY else f"for {name}, declared equivalent"
-        gate = replace(gate, detail=f"{gate.detail} ({where})")
-    return (gate, _moves_gate(changes, allowance)) if allowance.compares_probabilities else (gate,)
+        return (_part_gate(measurement, measurement.stopped, here.kept, allowance),)
+    changes = _changes(measurement, here.kept, allowance)
+    gate = _predictions_gate(measurement, here.result, changes, allowance)
+    if gate.state is GateState.BROKEN:
+        gate = _admitting_noise(gate, measurement, here.result, here)
+    if here.in_words:
+        gate = replace(gate, detail=f"{gate.detail} ({here.in_words})")
+    if allowance.compares_probabilities:
+        return gate, _moves_gate(changes, allowance)
+    return (gate,)
+
+
+def _nothing_accepted(here: AcceptedHere) -> Gate:
+    if not here.others:
+        return _gate(GateState.INCOMPARABLE, "nothing accepted yet")
+    accepted = f"(accepted: {', '.join(here.others)})"
+    return _gate(GateState.INCOMPARABLE, f"{NOTHING_ACCEPTED_FOR}{here.environment} {accepted}")
+
+
+def _admitting_noise(gate: Gate, measurement: Measurement, accepted: Accepted, here: AcceptedHere) -> Gate:
+    """The broken ``gate``, judged by how far runs of the same code differ, where that is known and not nothing."""
+    repeats, averaged = here.noise_with(measurement)
+    if repeats is None or not repeats.is_noisy:
+        return gate
+    holds, text = within_noise(measurement, accepted, here.kept, repeats, averaged=averaged)
+    state = GateState.HOLDS if holds else GateState.BROKEN
+    return replace(gate, state=state, detail=text, rule=f"within what {repeats.runs} runs of the same code differ")
 
 
 def _part_gate(measurement: Measurement, stopped: Stopped, kept: Mapping[str, "Answers"], allowance: Allowance) -> Gate:
@@ -173,7 +186,7 @@ def _moves_gate(changes: Mapping[str, "AnswerChange"], allowance: Allowance) -> 
         samples = counted(sum(change.samples for change in known.values()), "sample")
         state = GateState.BROKEN if beyond else GateState.HOLDS
         detail = f"probabilities of {beyond} of {samples} moved further than allowed, the furthest by {largest:.3g}"
-    return Gate(kind="drift", metric="probabilities", state=state, detail=detail, rule=allowance.moves_text)
+    return Gate(kind=GateKind.DRIFT, metric="probabilities", state=state, detail=detail, rule=allowance.moves_text)
 
 
 def making_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
@@ -229,12 +242,12 @@ def _hits_change(score: "Score", before: int) -> str:
 
 
 def _gate(state: GateState, detail: str) -> Gate:
-    return Gate(kind="drift", metric="predictions", state=state, detail=detail, rule=RULE)
+    return Gate(kind=GateKind.DRIFT, metric="predictions", state=state, detail=detail, rule=RULE)
 
 
 def _reference(state: GateState, detail: str) -> Gate:
     return Gate(
-        kind="reference", metric="predictions", state=state, detail=detail, rule="fp32 reproduces its reference"
+        kind=GateKind.REFERENCE, metric="predictions", state=state, detail=detail, rule="fp32 reproduces its reference"
     )
 
 
@@ -273,7 +286,7 @@ def moves_of(measurement: Measurement, expectation: Expectation, rules: Rules) -
 
 
 def calibration_gates(
-    measurement: Measurement, expectation: Expectation, rules: Rules, moved: tuple[MovedRange, ...]
+    measurement: Measurement, expectation: Expectation, here: AcceptedHere, rules: Rules, moved: tuple[MovedRange, ...]
 ) -> tuple[Gate, ...]:
     """Whether the cell was calibrated as accepted, by ``moved``; empty without a calibration or stored results."""
     now = measurement.calibrated
@@ -282,12 +295,7 @@ def calibration_gates(
     before, ranges = expectation.calibrations.get(now.key, {}), len(now.ranges)
     unknown, gone = len(now.ranges.keys() - before.keys()), len(before.keys() - now.ranges.keys())
     if moved:
-        first = f"the first that of '{moved[0].value}', {moved[0].text}"
-        name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
-        samples = "" if name is None else expectation.accepted[name].made.get("calibration", "")
-        then = f", accepted on {samples}" if samples else ""
-        on = f"; calibrated on {now.samples} now{then}" if now.samples else ""
-        state, detail = GateState.BROKEN, f"{len(moved)} of {counted(ranges, 'range')} moved, {first}{on}"
+        state, detail = GateState.BROKEN, _moved_text(moved, now, here)
     elif not before:
         state, detail = GateState.SHOWN, f"no ranges are accepted for the calibration '{now.key}': accept them as new"
     elif unknown or gone:
@@ -295,7 +303,18 @@ def calibration_gates(
     else:
         state, detail = GateState.HOLDS, f"{counted(ranges, 'calibrated range')} as accepted"
     rule = f"calibrated ranges within {short_percent(rules.ranges)} of what was accepted ({rules.ranges_rule})"
-    return (Gate(kind="calibration", metric="ranges", state=state, detail=detail, rule=rule),)
+    return (Gate(kind=GateKind.CALIBRATION, metric="ranges", state=state, detail=detail, rule=rule),)
+
+
+def _moved_text(moved: tuple[MovedRange, ...], now: Calibrated, here: AcceptedHere) -> str:
+    """How many ranges moved, the first of them, and the samples that both calibrations are of."""
+    text = f"{len(moved)} of {counted(len(now.ranges), 'range')} moved, the first that of '{moved[0].value}', "
+    text += moved[0].text
+    if not now.samples:
+        return text
+    text += f"; calibrated on {now.samples} now"
+    before = here.result.made.get("calibration", "") if here.result is not None else ""
+    return f"{text}, accepted on {before}" if before else text
 
 
 def _apart(one: tuple[float, float], other: tuple[float, float]) -> float:
@@ -358,7 +377,7 @@ def holds(compared: Compared, criterion: Criterion) -> bool:
 def equality_gate(compared: Compared, criterion: Criterion) -> Gate:
     """The gate of one comparison, with its numbers."""
     return Gate(
-        kind="equality",
+        kind=GateKind.EQUALITY,
         metric=compared.backend,
         state=GateState.HOLDS if holds(compared, criterion) else GateState.BROKEN,
         detail=_detail(compared),

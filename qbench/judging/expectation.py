@@ -106,6 +106,24 @@ class Expectation:
     stored: bool = True
     retrained: tuple[tuple[Score, Gate], ...] = ()
 
+    def here(self, environment: EnvironmentClass, equivalents: tuple[tuple[str, ...], ...]) -> "AcceptedHere":
+        """What results of ``environment`` are compared with.
+
+        Args:
+            equivalents: groups of classes whose results are comparable.
+        """
+        name = inherited(self.accepted, environment, equivalents)
+        noise = inherited(self.noise, environment, equivalents)
+        return AcceptedHere(
+            environment=environment,
+            name=name,
+            result=self.accepted[name] if name is not None else None,
+            kept=self.kept.get(name, {}) if name is not None else {},
+            others=tuple(sorted(self.accepted)),
+            floors=Floors.on(self.floors, self.accepted, inherits=name is not None),
+            noise=self.noise[noise] if noise is not None else None,
+        )
+
     @classmethod
     def missing(cls, what: str) -> "Expectation":
         """Nothing is stored; ``what`` names the model or file that is missing."""
@@ -129,15 +147,9 @@ class Floors:
     elsewhere: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def on(
-        cls,
-        stored: Mapping[str, int],
-        accepted: Mapping[str, Accepted],
-        environment: EnvironmentClass,
-        equivalents: Iterable[tuple[str, ...]],
-    ) -> "Floors":
-        """Those of ``environment``: ``stored`` alone where one of the ``accepted`` results is compared with it."""
-        if inherited(accepted, environment, equivalents) is not None:
+    def on(cls, stored: Mapping[str, int], accepted: Mapping[str, Accepted], *, inherits: bool) -> "Floors":
+        """Those of a class: ``stored`` alone where it ``inherits`` one of the ``accepted`` results."""
+        if inherits:
             return cls(stored=stored)
         lowest = {
             metric: min(hits)
@@ -159,6 +171,54 @@ class Floors:
         return "accepted floor (baseline)"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedHere:
+    """What one environment class is compared with, resolved once for a cell.
+
+    Args:
+        environment: the class of the results that are judged.
+        name: the class, as text, whose accepted result is compared with them; None: nothing accepted is comparable.
+        result: what was accepted under ``name``; None where ``name`` is.
+        kept: data set → the answers of ``result`` that are kept.
+        others: every class, as text, with an accepted result of the cell.
+        floors: the least agreement with fp32. noise: the runs by which the noise was measured; None: it was not.
+    """
+
+    environment: EnvironmentClass
+    name: str | None = None
+    result: Accepted | None = None
+    kept: Mapping[str, "Answers"] = field(default_factory=dict, compare=False)
+    others: tuple[str, ...] = ()
+    floors: Floors = field(default_factory=Floors)
+    noise: Repeats | None = None
+
+    @property
+    def in_words(self) -> str:
+        """Where the accepted result comes from, if not from this very class: ``for any class``; else empty."""
+        if self.name is None or self.name == str(self.environment):
+            return ""
+        return "for any class" if self.name == ANY else f"for {self.name}, declared equivalent"
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether runs of the same code are known to differ."""
+        return self.noise is not None and self.noise.is_noisy
+
+    def is_worse(self, measurement: Measurement) -> bool:
+        """Whether a metric of ``measurement`` is worse than accepted."""
+        return self.result is not None and self.result.is_worse(measurement)
+
+    def noise_with(self, measurement: Measurement) -> tuple[Repeats | None, bool]:
+        """How far runs of this cell differ, and whether ``measurement`` is one of these runs; None: it is not known.
+
+        Its own repeats; where these do not differ or were not made, those that the baseline holds.
+        """
+        own = measurement.repeats
+        if self.is_noisy and (own is None or not own.is_noisy):
+            return self.noise, False
+        return own, True
+
+
 def _within_chance(hits: int, out_of: int) -> int:
     """The least hits that are not shown to be fewer than ``hits``: both miss samples, independently, of ``out_of``."""
     missed = out_of - hits
@@ -171,21 +231,6 @@ def _within_chance(hits: int, out_of: int) -> int:
 def accepted_on(accepted: Mapping[str, Accepted], processor: str) -> bool:
     """Whether one of the ``accepted`` results (environment class, as text → result) is of this class of processor."""
     return any(EnvironmentClass.parse(name).processor == processor for name in accepted)
-
-
-def known_noise(
-    measurement: Measurement, expectation: Expectation, equivalents: Iterable[tuple[str, ...]]
-) -> tuple[Repeats | None, bool]:
-    """How far runs of this cell differ, and whether ``measurement`` is one of these runs; None: it is not known.
-
-    Its own repeats; where these do not differ or were not made, those that the baseline holds.
-    """
-    own = measurement.repeats
-    name = inherited(expectation.noise, measurement.environment, equivalents)
-    floor = None if name is None else expectation.noise[name]
-    if floor is not None and floor.is_noisy and (own is None or not own.is_noisy):
-        return floor, False
-    return own, True
 
 
 def inherited(

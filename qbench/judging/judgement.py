@@ -1,46 +1,36 @@
 """One measurement, what is expected of it, and the rules → one verdict."""
 
 import datetime
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import starmap
 
 from qbench.judging import format as remedies
 from qbench.judging.cell import Cell
-from qbench.judging.drift import (
-    CHANGED,
-    Criterion,
-    calibration_gates,
-    drift_gates,
-    equality_gate,
-    moves_of,
-    reference_gate,
-    unequal_text,
-)
-from qbench.judging.expectation import Accepted, Expectation, Floors, State, accepted_on, inherited, known_noise
+from qbench.judging.drift import Criterion, unequal_text
+from qbench.judging.expectation import Expectation, State, accepted_on
+from qbench.judging.gates import FAILING, SPECS, Context, Severity, judged_gates, judges_answers
 from qbench.judging.known_bad import EXCUSABLE, quarantined
-from qbench.judging.loss import judge_score, recovery_gate, rival_gate, slice_gates, with_improvement
+from qbench.judging.loss import with_improvement
 from qbench.judging.measurement import Measurement
-from qbench.judging.noise import Repeats, noise_of
+from qbench.judging.noise import Repeats
 from qbench.judging.rules import QuarantineEntry, RelativeTo, Rules, Tolerance
-from qbench.judging.sequential import stopped_gate
 from qbench.judging.verdict import (
-    FAILING,
     UNGATED,
     Gate,
+    GateKind,
     GateState,
     KnownValue,
     Outcome,
     Verdict,
-    breach,
-    judges_answers,
     numbers,
     one_line,
     retrained,
     undecided,
     wanting,
 )
-from qbench.metrics import Against
-from qbench.number_text import percent, settled, short_percent
+from qbench.metrics import Against, Score
+from qbench.number_text import percent, settled
 
 # The verdict on a cell whose result the same run accepts.
 #
@@ -55,7 +45,8 @@ NEVER_ACCEPTED = "never accepted; "
 def approved(verdict: Verdict) -> Verdict:
     """``verdict``, one of ``APPROVABLE``, once its result is accepted."""
     if not any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates):
-        return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=(UNGATED,) if verdict.ungated else ())
+        notices = (UNGATED,) if verdict.ungated else ()
+        return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=notices)
     return replace(
         verdict,
         outcome=Outcome.FAILED,
@@ -67,7 +58,8 @@ def approved(verdict: Verdict) -> Verdict:
 
 def _notices_without_unaccepted(verdict: Verdict) -> tuple[str, ...]:
     """The notices of ``verdict`` except that nothing is accepted to compare with."""
-    unaccepted = [g.detail for g in verdict.gates if g.kind == "drift" and g.state is GateState.INCOMPARABLE]
+    drift = (gate for gate in verdict.gates if gate.kind is GateKind.DRIFT)
+    unaccepted = [gate.detail for gate in drift if gate.state is GateState.INCOMPARABLE]
     return tuple(notice for notice in verdict.notices if notice not in unaccepted)
 
 
@@ -76,18 +68,17 @@ def _notices_without_unaccepted(verdict: Verdict) -> tuple[str, ...]:
 # In this order:
 #
 #     too little planned in integers              UNSUPPORTED, or DRIFTED where a result was accepted on this processor
-#     no baseline, or one of another model        MISSING, STALE
-#     loss, agreement, limit, equality            FAILED; equality also without a baseline
-#     less run in integers than its floor         FAILED
-#     other calibration or result than accepted   DRIFTED; also less run in integers than accepted
+#     no baseline, or one of another model        MISSING, STALE; FAILED where a gate that needs no baseline is broken
+#     the first broken gate of ``gates.GATES``    FAILED or DRIFTED, by its severity
+#     a gate that is not decided                  INCONCLUSIVE
 #     a quarantine entry                          QUARANTINED instead of FAILED or DRIFTED; EXPIRED when its date has
 #                                                 passed or its cell does not fail (``known_bad``)
+#     no accepted result of the cell              MISSING
 #
 # A quarantine entry with a pattern is not EXPIRED by one passing cell: other cells of the pattern may fail.
 
 _LISTED = 3
 """Refusals that an unsupported cell names; its measurement has all of them."""
-_NOTICED = (GateState.INCOMPARABLE, GateState.SHOWN)
 
 
 def judge(
@@ -111,107 +102,95 @@ def judge(
         node_id: the node id of the cell in pytest, ``suites/smoke.qbench.toml::model::backend+schema``, for the
             commands in remedies.
     """
-    node_id = node_id or str(measurement.cell)
-    share = _integer_gate(measurement, rules)
-    if share is not None and share.state is GateState.BROKEN:
-        return _too_little(measurement, expectation, share)
-    compared = measurement.compared
-    equality = None if compared is None or criterion is None else equality_gate(compared, criterion)
-    is_unequal = equality is not None and equality.state is GateState.BROKEN
-    executed = _executed_gate(measurement, rules)
-    recovered = [recovery_gate(score, rules) for score in measurement.recovery]
-    others = tuple(gate for gate in (share, executed, equality, *recovered) if gate is not None)
-    if expectation.state is not State.KNOWN:
-        verdict = _without_reference(expectation, others, node_id)
-        lost = next((gate for gate in recovered if gate.state is GateState.BROKEN), None)
-        if lost is not None and not is_unequal:  # so is a loss against what fp32 scores today
-            text = f"{lost.detail.partition(';')[0]}; {verdict.headline}"
-            return replace(verdict, outcome=Outcome.FAILED, headline=one_line(text), rule=lost.rule)
-        if compared is None or equality is None or not is_unequal:
-            return verdict
-        return replace(  # a difference from another backend is known without a baseline
-            verdict,
-            outcome=Outcome.FAILED,
-            headline=one_line(f"{unequal_text(compared)}; {verdict.headline}"),
-            rule=equality.rule,
-            remedy=remedies.unequal(equality.metric),
-        )
-    repeats, averaged = known_noise(measurement, expectation, rules.equivalents)
-    floors = Floors.on(expectation.floors, expectation.accepted, measurement.environment, rules.equivalents)
-    scores = [
-        judge_score(score, tolerance, rules, floors, noise_of(score, repeats, averaged=averaged))
-        for score in measurement.scores
-    ]
-    stopped = measurement.stopped
-    if stopped is not None:
-        pairs = zip(scores, measurement.scores, strict=True)
-        scores = [stopped_gate(gate, score, stopped, tolerance) for gate, score in pairs]
-    moved = moves_of(measurement, expectation, rules)
-    calibration = calibration_gates(measurement, expectation, rules, moved)
-    rivals = [rival_gate(score, rules) for score in measurement.rival]
-    fallback = _fallback_gates(measurement, expectation, rules)
-    parts = slice_gates(measurement.slices, tolerance, rules)
-    gates = (
-        *scores,
-        *others,
-        *parts,
-        *rivals,
-        *calibration,
-        *fallback,
-        *_memory_gates(measurement, expectation, rules),
+    context = Context(
+        measurement=measurement,
+        expectation=expectation,
+        here=expectation.here(measurement.environment, rules.equivalents),
+        tolerance=tolerance,
+        rules=rules,
+        criterion=criterion,
+        node_id=node_id or str(measurement.cell),
     )
-    rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
-    rule = " and ".join(rules_of_loss) or tolerance.text
-    name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
-    worse = name is not None and expectation.accepted[name].is_worse(measurement)
-    verdict = _by_gates(measurement, gates, rule, node_id, whole=expectation.whole, worse=worse, rival=rules.rival)
-    known = _known_values(measurement, None if name is None else expectation.accepted[name], repeats, averaged=averaged)
-    tolerated = _relative(tolerance) if expectation.stored else None
-    verdict = replace(verdict, moved=moved, tolerance=tolerated, known=known)
-    by_name = {score.metric: score for score in measurement.scores}
-    if not any(judges_answers(gate, by_name) for gate in gates):
-        verdict = replace(verdict, ungated=True, notices=(*verdict.notices, UNGATED))
-    if stopped is not None:
-        verdict = replace(verdict, headline=one_line(f"{verdict.headline}, {stopped.text}"))
-    if repeats is not None and repeats.is_noisy:
-        verdict = replace(verdict, notices=(*verdict.notices, _noise_text(repeats, rules, averaged=averaged)))
-    verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
+    gates = judged_gates(context)
+    refusing = _first_broken(gates, Severity.UNSUPPORTS)
+    if refusing is not None:
+        return _too_little(context, refusing)
+    if expectation.state is not State.KNOWN:
+        return _without_reference(context, gates)
+    verdict = _with_facts(_by_gates(context, gates), context)
     if quarantine is not None and (expectation.whole or verdict.outcome in EXCUSABLE):
         return quarantined(
             verdict,
             measurement,
             quarantine,
             tolerance=tolerance,
-            repeats=(repeats, averaged),
+            repeats=context.noise,
             notices=_notices_without_unaccepted(verdict),
             today=today,
             whole=expectation.whole,
         )
-    if expectation.cell_known or is_unequal:
-        return verdict
-    fails = verdict.headline if verdict.outcome is Outcome.FAILED else numbers(measurement, gates)
-    return replace(  # a user has to accept its numbers first
+    is_unequal = _is_broken(gates, GateKind.EQUALITY)  # a difference from another backend is known without a baseline
+    return verdict if expectation.cell_known or is_unequal else _never_accepted(verdict, context)
+
+
+def _first_broken(gates: Iterable[Gate], *severities: Severity) -> Gate | None:
+    broken = (gate for gate in gates if gate.state is GateState.BROKEN)
+    return next((gate for gate in broken if SPECS[gate.kind].severity in severities), None)
+
+
+def _is_broken(gates: Iterable[Gate], kind: GateKind) -> bool:
+    return any(gate.kind is kind and gate.state is GateState.BROKEN for gate in gates)
+
+
+def _with_facts(verdict: Verdict, context: Context) -> Verdict:
+    """``verdict`` with what is known of the cell beyond its gates, and the notices about that."""
+    measurement, gates = context.measurement, verdict.gates
+    verdict = replace(verdict, moved=context.moved, tolerance=_relative(context), known=_known_values(context))
+    scores = {score.metric: score for score in measurement.scores}
+    if not any(judges_answers(gate, scores) for gate in gates):
+        verdict = replace(verdict, ungated=True, notices=(*verdict.notices, UNGATED))
+    if measurement.stopped is not None:
+        verdict = replace(verdict, headline=one_line(f"{verdict.headline}, {measurement.stopped.text}"))
+    repeats, averaged = context.noise
+    if repeats is not None and repeats.is_noisy:
+        noise = _noise_text(repeats, context.rules, averaged=averaged)
+        verdict = replace(verdict, notices=(*verdict.notices, noise))
+    return with_improvement(verdict, measurement, context.here, tolerance=context.tolerance, node_id=context.node_id)
+
+
+def _never_accepted(verdict: Verdict, context: Context) -> Verdict:
+    """``verdict`` of a cell without an accepted result: a user has to accept its numbers first."""
+    fails = verdict.outcome is Outcome.FAILED
+    numbers_or_failure = verdict.headline if fails else numbers(context.measurement, verdict.gates)
+    return replace(
         verdict,
         outcome=Outcome.MISSING,
-        headline=one_line(f"{NEVER_ACCEPTED}{fails}"),
-        remedy=remedies.missing_cell(node_id, fails=verdict.outcome is Outcome.FAILED),
+        headline=one_line(f"{NEVER_ACCEPTED}{numbers_or_failure}"),
+        remedy=remedies.missing_cell(context.node_id, fails=fails),
     )
 
 
-def _known_values(
-    measurement: Measurement, accepted: Accepted | None, repeats: Repeats | None, *, averaged: bool
-) -> dict[str, KnownValue]:
+def _known_values(context: Context) -> dict[str, KnownValue]:
     """Metric → what was accepted for it and how far runs of it differ, of those of which something is known."""
+    accepted = context.here.result
     found = {}
-    for score in measurement.scores:
-        counts = noise_of(score, repeats, averaged=averaged)
-        noise = None if counts is None else counts.spreads(score)
-        if noise is None and repeats is not None and repeats.is_noisy:
-            noise = (0.0, 0.0)  # this metric is not repeated, or was equal in these runs
-        hits = None if accepted is None else accepted.metrics.get(score.metric)
+    for score in context.measurement.scores:
+        hits = accepted.metrics.get(score.metric) if accepted is not None else None
+        noise = _known_noise(context, score)
         if hits is not None or noise is not None:
             found[score.metric] = KnownValue(accepted=hits, noise=noise)
     return found
+
+
+def _known_noise(context: Context, score: Score) -> tuple[float, float] | None:
+    counts = context.noise_of(score)
+    noise = counts.spreads(score) if counts is not None else None
+    if noise is not None:
+        return noise
+    repeats, _ = context.noise
+    if repeats is not None and repeats.is_noisy:
+        return 0.0, 0.0  # this metric is not repeated, or was equal in these runs
+    return None
 
 
 def _noise_text(repeats: Repeats, rules: Rules, *, averaged: bool) -> str:
@@ -219,83 +198,10 @@ def _noise_text(repeats: Repeats, rules: Rules, *, averaged: bool) -> str:
     return f"the engine does not repeat its answers: {repeats.text}; {where}"
 
 
-def _relative(tolerance: Tolerance) -> float | None:
-    return tolerance.value if tolerance.relative_to is RelativeTo.SCORE else None
-
-
-def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
-    """Whether enough of the cell is planned in integers to call it quantized; None where nothing is planned."""
-    if measurement.cell.is_fp32 or measurement.cell.is_recorded:
-        return None
-    if measurement.cell.is_given:
-        return Gate(
-            kind="integer",
-            metric="integer_macs",
-            state=GateState.SHOWN,
-            detail=f"{percent(settled(measurement.integer_macs))} of {measurement.macs} multiply-accumulates came in "
-            "integers",
-            rule="a model that came quantized is measured as it is",
-        )
-    enough = measurement.planned_share >= rules.integer_macs
-    return Gate(
-        kind="integer",
-        metric="integer_macs",
-        state=GateState.HOLDS if enough else GateState.BROKEN,
-        detail=(
-            f"{percent(settled(measurement.planned_share))} of {measurement.macs} multiply-accumulates planned "
-            f"{measurement.planned_words}, "
-            f"floor {short_percent(rules.integer_macs)}"
-        ),
-        rule=f"integer_macs {short_percent(rules.integer_macs)} ({rules.rule})",
-    )
-
-
-def _executed_text(measurement: Measurement) -> str:
-    """``62 % of 1000 multiply-accumulates executed in integers by 'ort-cpu': conv1 in float32 (38 %)``."""
-    assert measurement.executed_macs is not None
-    text = (
-        f"{percent(settled(measurement.executed_macs))} of {measurement.macs} multiply-accumulates executed in "
-        f"integers by '{measurement.cell.backend}'"
-    )
-    named = measurement.executed_in_float[:_LISTED]
-    more = len(measurement.executed_in_float) - len(named)
-    return text + (f": {', '.join(named)}" if named else "") + (f" and {more} more" if more else "")
-
-
-def _executed_gate(measurement: Measurement, rules: Rules) -> Gate | None:
-    """Whether the engine ran enough of the cell in integers; None where it reports nothing and no floor is set."""
-    floor, share = rules.executed_macs, measurement.executed_macs
-    text = "the engine does not report what it ran in integers" if share is None else _executed_text(measurement)
-    if floor is None:
-        rule = "no floor is set"
-        return None if share is None else _executed(GateState.SHOWN, text, rule)
-    if measurement.cell.is_fp32:
-        return None
-    rule = f"executed_macs {short_percent(floor)} ({rules.executed_rule})"
-    if share is None:
-        return _executed(GateState.INCOMPARABLE, text, rule)
-    return _executed(GateState.HOLDS if share >= floor else GateState.BROKEN, text, rule, floor)
-
-
-def _fallback_gates(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[Gate, ...]:
-    """The gate whether the engine ran as much in integers as when the result of this class was accepted, if known."""
-    name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
-    before = None if name is None else expectation.accepted[name].executed_macs
-    if name is None or before is None:
-        return ()
-    if measurement.executed_macs is None:  # a report that breaks must not switch its gate off
-        text = f"{measurement.cell.backend} does not report what it executed; accepted {percent(settled(before))}"
-        rule = "as much executed in integers as accepted"
-        return (Gate(kind="drift", metric="executed_macs", state=GateState.INCOMPARABLE, detail=text, rule=rule),)
-    fell = expectation.accepted[name].fell_to_float(measurement)
-    text = f"{_executed_text(measurement)}; accepted {percent(settled(before))}"
-    rule = "as much executed in integers as accepted"
-    state = GateState.BROKEN if fell else GateState.HOLDS
-    return (Gate(kind="drift", metric="executed_macs", state=state, detail=text, rule=rule, limit=before),)
-
-
-def _executed(state: GateState, detail: str, rule: str, limit: float | None = None) -> Gate:
-    return Gate(kind="executed", metric="executed_macs", state=state, detail=detail, rule=rule, limit=limit)
+def _relative(context: Context) -> float | None:
+    """The tolerance of a score of a cell whose results are stored; None: it is not relative to that of fp32."""
+    is_relative = context.tolerance.relative_to is RelativeTo.SCORE
+    return context.tolerance.value if is_relative and context.expectation.stored else None
 
 
 def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
@@ -317,11 +223,13 @@ def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
 _ASKED_FOR_INTEGERS = "to judge the accuracy all the same, set integer_macs = 0 for the cell in its suite"
 
 
-def _too_little(measurement: Measurement, expectation: Expectation, share: Gate) -> Verdict:
+def _too_little(context: Context, share: Gate) -> Verdict:
+    measurement, expectation = context.measurement, context.expectation
     why = [f"left in float: {refusal}" for refusal in measurement.refusals]
     why += [f"run in float by '{measurement.cell.backend}': {product}" for product in measurement.run_in_float]
-    left = tuple(why[:_LISTED])
-    more = len(why) - len(left)
+    left = why[:_LISTED]
+    if len(why) > len(left):
+        left.append(f"and {len(why) - len(left)} more")
     headline = (
         f"only {percent(settled(measurement.planned_share))} of MACs planned {measurement.planned_words}: {share.rule}"
     )
@@ -330,7 +238,7 @@ def _too_little(measurement: Measurement, expectation: Expectation, share: Gate)
         headline=one_line(headline),
         rule=share.rule,
         gates=(share,),
-        notices=(*left, *([f"and {more} more"] if more > 0 else []), _ASKED_FOR_INTEGERS),
+        notices=(*left, _ASKED_FOR_INTEGERS),
     )
     known = expectation.state is State.KNOWN and accepted_on(expectation.accepted, measurement.environment.processor)
     return support_lost(verdict, measurement.cell) if known else verdict
@@ -339,7 +247,29 @@ def _too_little(measurement: Measurement, expectation: Expectation, share: Gate)
 _REFERENCE_RULE = "a stored fp32 reference of this model, data and preprocessing"
 
 
-def _without_reference(expectation: Expectation, gates: tuple[Gate, ...], node_id: str) -> Verdict:
+def _without_reference(context: Context, gates: tuple[Gate, ...]) -> Verdict:
+    """The verdict where no stored reference can judge: a gate that needs none may be broken all the same."""
+    verdict = _missing_or_stale(context, gates)
+    unequal = _first_of(gates, GateKind.EQUALITY)
+    if unequal is not None:
+        compared = context.measurement.compared
+        assert compared is not None
+        headline = one_line(f"{unequal_text(compared)}; {verdict.headline}")
+        remedy = remedies.unequal(unequal.metric)
+        return replace(verdict, outcome=Outcome.FAILED, headline=headline, rule=unequal.rule, remedy=remedy)
+    lost = _first_of(gates, GateKind.RECOVERY)
+    if lost is not None:  # a loss against what fp32 scores today
+        headline = one_line(f"{lost.detail.partition(';')[0]}; {verdict.headline}")
+        return replace(verdict, outcome=Outcome.FAILED, headline=headline, rule=lost.rule)
+    return verdict
+
+
+def _first_of(gates: Iterable[Gate], kind: GateKind) -> Gate | None:
+    return next((gate for gate in gates if gate.kind is kind and gate.state is GateState.BROKEN), None)
+
+
+def _missing_or_stale(context: Context, gates: tuple[Gate, ...]) -> Verdict:
+    expectation, node_id = context.expectation, context.node_id
     if expectation.state is not State.STALE:
         return Verdict(
             outcome=Outcome.MISSING,
@@ -362,72 +292,53 @@ def _without_reference(expectation: Expectation, gates: tuple[Gate, ...], node_i
     )
 
 
-def _memory_gates(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[Gate, ...]:
-    """The drift gates; for an fp32 cell first the gate whether it reproduces the stored reference."""
-    if not expectation.stored:
-        return ()
-    drift = drift_gates(measurement, expectation, rules)
-    if not measurement.cell.is_fp32 or not expectation.reference:
-        return drift
-    return reference_gate(measurement, expectation, drift[0]), *drift
+_OUTCOMES = {Severity.FAILS: Outcome.FAILED, Severity.DRIFTS: Outcome.DRIFTED}
 
 
-def _by_gates(
-    measurement: Measurement, gates: tuple[Gate, ...], rule: str, node_id: str, *, whole: bool, worse: bool, rival: str
-) -> Verdict:
-    """The first broken gate decides; ``rule`` is named when none is; ``worse``: whether a metric is, than accepted."""
-    drifted = any(gate.kind == "drift" and gate.state is GateState.BROKEN for gate in gates)
-    broken = next((gate for gate in gates if gate.state is GateState.BROKEN), None)
-    open_ = [gate for gate in gates if gate.state is GateState.INCONCLUSIVE]
-    if broken is None and open_:
-        outcome, headline, remedy = (
-            Outcome.INCONCLUSIVE,
-            undecided(measurement, open_[0]),
-            _remedy(measurement, open_[0], node_id, whole=whole),
-        )
-    elif broken is None:
-        outcome, headline, remedy = Outcome.PASSED, numbers(measurement, gates), ""
-    elif broken.kind == "equality" and measurement.compared is not None:
-        outcome, headline = Outcome.FAILED, f"{unequal_text(measurement.compared)}: {broken.rule}"
-        remedy = remedies.unequal(broken.metric)
-    elif broken.kind == "rival":
-        outcome, headline = Outcome.FAILED, f"{broken.detail.partition(';')[0]}: {broken.rule}"
-        remedy = remedies.worse_than(rival, measurement.cell.backend)
-    elif broken.kind in ("recovery", "slice"):
-        outcome, headline = Outcome.FAILED, f"{broken.detail.partition(';')[0]}: {broken.rule}"
-        remedy = remedies.failed(node_id, drifted=drifted, floor=False)
-    elif broken.kind == "executed":
-        outcome, headline = Outcome.FAILED, f"{broken.detail}: {broken.rule}"
-        remedy = remedies.fell_to_float()
-    elif broken.kind == "limit":
-        outcome, headline, remedy = Outcome.FAILED, breach(measurement, broken), remedies.too_far()
-    elif broken.kind in FAILING:
-        outcome, headline = Outcome.FAILED, breach(measurement, broken)
-        remedy = remedies.failed(node_id, drifted=drifted, floor=broken.kind == "floor")
-    else:
-        cause = CHANGED if broken.kind == "calibration" else ""
-        outcome, headline, remedy = Outcome.DRIFTED, f"{cause}{broken.detail}", remedies.changed(node_id, worse=worse)
+def _by_gates(context: Context, gates: tuple[Gate, ...]) -> Verdict:
+    """The first broken gate decides, else the first that is not decided."""
+    measurement = context.measurement
+    broken = _first_broken(gates, *_OUTCOMES)
+    undecided_gates = [gate for gate in gates if gate.state is GateState.INCONCLUSIVE]
+    outcome, headline = Outcome.PASSED, numbers(measurement, gates)
+    rule, remedy = _rule_of_losses(context, gates), ""
+    if broken is not None:
+        spec = SPECS[broken.kind]
+        outcome, headline, rule = _OUTCOMES[spec.severity], spec.headline(context, broken), broken.rule
+        remedy = spec.remedy(context, broken, _is_broken(gates, GateKind.DRIFT))
+    elif undecided_gates:
+        outcome, headline = Outcome.INCONCLUSIVE, undecided(measurement, undecided_gates[0])
+        remedy = _decide(context, undecided_gates[0])
+    notices = [*_notices(gates, broken), *(wanting(measurement, gate) for gate in undecided_gates)]
+    if measurement.rewritten is not None:
+        notices += measurement.rewritten.notices
     return Verdict(
         outcome=outcome,
         headline=one_line(headline),
-        rule=rule if broken is None else broken.rule,
+        rule=rule,
         gates=gates,
-        notices=(
-            *(g.detail for g in gates if g.kind in ("drift", "reference", "calibration") and g.state in _NOTICED),
-            *(
-                CHANGED + g.detail
-                for g in gates
-                if g.kind == "calibration" and g.state is GateState.BROKEN and g is not broken
-            ),
-            *(wanting(measurement, gate) for gate in open_),
-            *(() if measurement.rewritten is None else measurement.rewritten.notices),
-        ),
+        notices=tuple(notices),
         remedy=remedy,
     )
 
 
-def _remedy(measurement: Measurement, gate: Gate, node_id: str, *, whole: bool) -> str:
+def _rule_of_losses(context: Context, gates: Iterable[Gate]) -> str:
+    """What set the margins of a cell that passes."""
+    rules = dict.fromkeys(gate.rule for gate in gates if gate.kind is GateKind.LOSS)
+    return " and ".join(rules) or context.tolerance.text
+
+
+def _notices(gates: tuple[Gate, ...], decider: Gate | None) -> Iterable[str]:
+    """What the gates report that do not decide the cell: first what could not be compared, then what is broken too."""
+    yield from (gate.detail for gate in gates if gate.state in SPECS[gate.kind].noticed)
+    for gate in gates:
+        notice = SPECS[gate.kind].notice
+        if notice is not None and gate.state is GateState.BROKEN and gate is not decider:
+            yield notice + gate.detail
+
+
+def _decide(context: Context, gate: Gate) -> str:
     """The next step for a cell whose ``gate`` is not decided."""
     if gate.is_noise and gate.noise is not None:
-        return remedies.noisy(measurement.cell.slug, gate.noise.runs_needed)
-    return remedies.undecided(node_id, whole=whole)
+        return remedies.noisy(context.measurement.cell.slug, gate.noise.runs_needed)
+    return remedies.undecided(context.node_id, whole=context.expectation.whole)

@@ -9,7 +9,7 @@ from qbench.judging import format as remedies
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Repeats, noise_of
 from qbench.judging.rules import ANY_CLASS, QuarantineEntry, Tolerance, exact
-from qbench.judging.verdict import WIDTH, Gate, GateState, Outcome, Verdict, one_line
+from qbench.judging.verdict import WIDTH, Gate, GateKind, GateState, Outcome, Verdict, one_line
 from qbench.metrics import Against, Direction, Score
 from qbench.number_text import distance_text, value_text
 
@@ -132,7 +132,7 @@ def _fallen(
     missing = [metric for metric in named if metric not in worst]
     if missing:
         return Gate(
-            kind="listed",
+            kind=GateKind.KNOWN_BAD,
             metric=missing[0],
             state=GateState.BROKEN,
             detail=f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} listed and not measured",
@@ -172,7 +172,7 @@ def _margin(score: Score, listed: Fraction, tolerance: Tolerance) -> Fraction:
 def _gate(score: Score, listed: Fraction, judged: Fraction, margin: Fraction) -> Gate:
     now, then = value_text(float(judged), score.unit), value_text(float(listed), score.unit)
     return Gate(
-        kind="listed",
+        kind=GateKind.KNOWN_BAD,
         metric=score.metric,
         state=GateState.BROKEN,
         detail=f"{score.metric} {now} is worse than listed, {then}, by more than "

@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 from qbench.judging import format as remedies
 from qbench.judging.drift import making_changes
-from qbench.judging.expectation import Expectation, Floors, inherited
+from qbench.judging.expectation import AcceptedHere, Floors
 from qbench.judging.format import apart, valued
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Noise
@@ -30,7 +30,7 @@ from qbench.judging.statistics import (
     samples_deciding,
     shown_by,
 )
-from qbench.judging.verdict import Gate, GateState, Outcome, Verdict, drop_text, move, one_line
+from qbench.judging.verdict import Gate, GateKind, GateState, Outcome, Verdict, drop_text, move, one_line
 from qbench.metrics import Against, Direction, Score
 from qbench.number_text import counted, percent, settled, short_percent
 
@@ -53,17 +53,25 @@ def least_agreement(share: float, out_of: int) -> int:
     return math.ceil(exact(share) * out_of)
 
 
+def gate_of_score(score: Score) -> GateKind:
+    """The gate of ``score``: a loss where the metric uses labels, the agreement floor, or a limit."""
+    if score.against is Against.LABELS:
+        return GateKind.LOSS
+    return GateKind.FLOOR if score.has_floor else GateKind.LIMIT
+
+
 def judge_score(score: Score, tolerance: Tolerance, rules: Rules, floors: Floors, noise: Noise | None = None) -> Gate:
-    """The gate of one score: loss against fp32 where the metric uses labels, the agreement floor, or a limit.
+    """The gate of one score.
 
     ``noise``: how far runs of the cell differ in it; None: they do not, or it is not known.
     """
-    if score.against is Against.LABELS:
-        gate = loss_gate(score, tolerance, rules.decision)
-        return gate if noise is None else with_noise(gate, score, noise, tolerance, rules.decision)
-    if score.has_floor:
+    kind = gate_of_score(score)
+    if kind is GateKind.FLOOR:
         return floor_gate(score, rules, floors, noise)
-    return limit_gate(score, rules.limits.get(score.metric))
+    if kind is GateKind.LIMIT:
+        return limit_gate(score, rules.limits.get(score.metric))
+    gate = loss_gate(score, tolerance, rules.decision)
+    return gate if noise is None else with_noise(gate, score, noise, tolerance, rules.decision)
 
 
 _BY_EVIDENCE = {
@@ -96,7 +104,7 @@ def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT, *,
     elif state is GateState.BROKEN and is_under_one_sample(score, margin):
         rule, deciding = f"{rule}, {PROVEN}", DecisionRule.CI
     return Gate(
-        kind="loss",
+        kind=GateKind.LOSS,
         metric=score.metric,
         state=state,
         detail=detail if shown is None else f"{detail}; {shown.text(score)}",
@@ -197,8 +205,10 @@ def retrained_gate(score: Score, tolerance: Tolerance, decision: Decision = POIN
     """
     if score.against is Against.REFERENCE:
         detail = f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))} with the stored fp32"
-        return Gate(kind="fp32", metric=score.metric, state=GateState.SHOWN, detail=detail, rule="shown, not judged")
-    return replace(loss_gate(score, tolerance, decision, against="the stored fp32"), kind="fp32")
+        return Gate(
+            kind=GateKind.RETRAINED, metric=score.metric, state=GateState.SHOWN, detail=detail, rule="shown, not judged"
+        )
+    return replace(loss_gate(score, tolerance, decision, against="the stored fp32"), kind=GateKind.RETRAINED)
 
 
 def rival_gate(score: Score, rules: Rules) -> Gate:
@@ -214,7 +224,7 @@ def rival_gate(score: Score, rules: Rules) -> Gate:
     gate = loss_gate(score, margin, rules.decision, against=rules.rival)
     proven = f", {PROVEN}" if gate.rule.endswith(PROVEN) else ""
     rule = f"no_worse_than {rules.rival} by {short_percent(margin.value)} ({margin.rule}){proven}"
-    return replace(gate, kind="rival", rule=rule)
+    return replace(gate, kind=GateKind.NO_WORSE_THAN, rule=rule)
 
 
 def recovery_gate(score: Score, rules: Rules) -> Gate:
@@ -232,7 +242,7 @@ def recovery_gate(score: Score, rules: Rules) -> Gate:
     reached = f"{100 * score.value / score.reference_value:.2f} %" if score.reference_hits else "all"
     return replace(
         gate,
-        kind="recovery",
+        kind=GateKind.RECOVERY,
         detail=f"{reached} recovered: {gate.detail}",
         rule=f"recovery {short_percent(rules.recovery or 0.0)} ({rules.recovery_rule}){proven}",
     )
@@ -271,7 +281,7 @@ def _slice_gate(metric: str, slices: Mapping[str, tuple[Score, ...]], tolerance:
         elif unproven and rules.decision.by is DecisionRule.STRICT:
             state = GateState.BROKEN
     return Gate(
-        kind="slice",
+        kind=GateKind.SLICES,
         metric=metric,
         state=state,
         detail=f"{_worst_text(named[worst], worst, margins[worst])}; {_proofs_text(len(named), beyond, len(unproven))}",
@@ -351,7 +361,7 @@ def floor_gate(score: Score, rules: Rules, floors: Floors, noise: Noise | None =
         noise = replace(noise, margin=float(abs(under)) / score.out_of)
         state = GateState.HOLDS if under <= 0 else GateState.INCONCLUSIVE if noise.exceeds else GateState.BROKEN
     return Gate(
-        kind="floor",
+        kind=GateKind.FLOOR,
         metric=score.metric,
         state=state,
         noise=noise,
@@ -371,12 +381,14 @@ def limit_gate(score: Score, limit: Limit | None) -> Gate:
     """Whether a distance to fp32 is on the right side of the suite's ``limit``; None: it is shown and does not gate."""
     value = f"{score.metric} {valued(score, score.value)} over {counted(score.n, 'sample')}"
     if limit is None:
-        return Gate(kind="limit", metric=score.metric, state=GateState.SHOWN, detail=value, rule="no limit is set")
+        return Gate(
+            kind=GateKind.LIMIT, metric=score.metric, state=GateState.SHOWN, detail=value, rule="no limit is set"
+        )
     beyond = score.hits - exact(limit.value) * score.out_of
     holds = beyond >= 0 if score.direction is Direction.HIGHER else beyond <= 0
     side = "least" if score.direction is Direction.HIGHER else "most"
     return Gate(
-        kind="limit",
+        kind=GateKind.LIMIT,
         metric=score.metric,
         state=GateState.HOLDS if holds else GateState.BROKEN,
         detail=f"{value}, at {side} {valued(score, limit.value)}",
@@ -394,21 +406,15 @@ IMPROVED = "improved: "
 
 
 def with_improvement(
-    verdict: Verdict,
-    measurement: Measurement,
-    expectation: Expectation,
-    *,
-    tolerance: Tolerance,
-    rules: Rules,
-    node_id: str,
+    verdict: Verdict, measurement: Measurement, here: AcceptedHere, *, tolerance: Tolerance, node_id: str
 ) -> Verdict:
     """``verdict``, marked as an improvement where it drifted for the better beyond ``tolerance``; it stays red."""
-    name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
-    if verdict.outcome is not Outcome.DRIFTED or name is None:
+    accepted = here.result
+    if verdict.outcome is not Outcome.DRIFTED or accepted is None:
         return verdict
-    if verdict.moved or making_changes(expectation.accepted[name].made, measurement.made):
+    if verdict.moved or making_changes(accepted.made, measurement.made):
         return verdict  # a result of another calibration or schema is another result, and not better than this one
-    gains = expectation.accepted[name].gains(measurement)
+    gains = accepted.gains(measurement)
     if any(gain < 0 for _, gain in gains) or not any(gain > tolerance.margin(score) for score, gain in gains):
         return verdict
     return replace(verdict, headline=one_line(f"{IMPROVED}{verdict.headline}"), remedy=remedies.improved(node_id))

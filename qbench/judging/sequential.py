@@ -32,7 +32,7 @@ from qbench.judging.loss import floor_gate, least_agreement, loss_gate
 from qbench.judging.measurement import Stopped
 from qbench.judging.rules import Rules, Tolerance
 from qbench.judging.statistics import DecisionRule, Evidence
-from qbench.judging.verdict import Gate, GateState
+from qbench.judging.verdict import Gate, GateKind, GateState
 from qbench.metrics import Against, Direction, Score
 
 EARLY = 0.01
@@ -189,7 +189,7 @@ def stopped_gate(gate: Gate, score: Score, stopped: Stopped, tolerance: Toleranc
     is_proven = score.metric in stopped.proven
     how = "by a test that is valid at any time" if is_proven else "the others cannot change it"
     limit = gate.limit
-    if limit is None and gate.kind == "loss":
+    if limit is None and gate.kind is GateKind.LOSS:
         worse = float(tolerance.margin(score)) / score.out_of
         limit = score.reference_value + (-worse if score.direction is Direction.HIGHER else worse)
     return replace(gate, state=state, limit=limit, detail=f"{stopped.text}, {how}; {gate.detail}")

@@ -46,16 +46,28 @@ class GateState(enum.Enum):
     INCONCLUSIVE = "inconclusive"  # by the decision "ci": too few samples to decide
 
 
-FAILING = ("loss", "floor", "limit", "equality", "rival", "executed", "recovery", "slice", "listed")
-"""The gates that fail a cell, whatever was accepted for it."""
+class GateKind(enum.StrEnum):
+    """What a gate checks; its value is the word in run files. ``gates.GATES`` has a row for each."""
+
+    LOSS = "loss"  # of a metric against labels, compared with fp32
+    FLOOR = "floor"  # of the agreement with fp32
+    LIMIT = "limit"  # of a distance to fp32
+    INTEGER = "integer"  # the share of multiply-accumulates planned in integers
+    EXECUTED = "executed"  # the share that the engine ran in integers
+    EQUALITY = "equality"  # with another backend: equal_to, close_to
+    RECOVERY = "recovery"  # the share of today's fp32 score
+    SLICES = "slice"  # the loss in each part of the data
+    NO_WORSE_THAN = "rival"  # the loss compared with another backend's
+    CALIBRATION = "calibration"  # ranges compared with the accepted ones
+    DRIFT = "drift"  # the result compared with the accepted one
+    REFERENCE = "reference"  # fp32 reproduces its stored answers
+    RETRAINED = "fp32"  # the loss of another float model; shown
+    KNOWN_BAD = "listed"  # the value of a known-bad cell compared with the quarantine file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """One check of a measurement.
-
-    ``loss`` of a metric, agreement ``floor``, ``limit`` of a distance to fp32, ``equality`` with another backend,
-    ``calibration``, ``drift``, ``integer`` share as planned, ``executed`` share, ``listed`` value of a known-bad cell.
 
     ``detail`` is one line with the numbers; ``rule`` names the setting that decided and where it was set; ``limit`` is
     the value of the metric (a fraction) beyond which the gate is broken, exactly the margin away from fp32, or None.
@@ -64,7 +76,7 @@ class Gate:
     how far runs of the cell differ, where that is known and not nothing; no record has it, only its numbers.
     """
 
-    kind: str
+    kind: GateKind
     metric: str
     state: GateState
     detail: str
@@ -82,7 +94,7 @@ class Gate:
     @property
     def sentence(self) -> str:
         """``detail``; of a loss without its statistics, but with what the sample proves in words."""
-        if self.kind not in ("loss", "fp32"):
+        if self.kind not in (GateKind.LOSS, GateKind.RETRAINED):
             return self.detail
         return self.detail.partition("; losses")[0] + _proven(self)
 
@@ -159,25 +171,6 @@ class Verdict:
 UNGATED = "no gate judges its answers: it has no limit, no floor, no sufficient samples and no accepted result here"
 """The notice of a cell that is ``ungated``."""
 
-_NOT_OF_ANSWERS = ("integer", "executed", "calibration")
-"""Gates of how a cell is computed, not of what it answers."""
-
-
-def judges_answers(gate: Gate, scores: Mapping[str, Score]) -> bool:
-    """Whether ``gate`` can be broken by other answers: it is decided, and its limit is not one that any score meets.
-
-    A floor or a limit of 0 is met by any share of right answers.
-    """
-    if gate.kind in _NOT_OF_ANSWERS or gate.metric == "executed_macs":
-        return False
-    if gate.state not in (GateState.HOLDS, GateState.BROKEN):
-        return False
-    score = scores.get(gate.metric)
-    if score is None or gate.limit is None or not score.proportion:
-        return True
-    return gate.limit > 0 if score.direction is Direction.HIGHER else gate.limit < 1
-
-
 # The lines of a verdict about numbers.
 
 WIDTH = 100
@@ -236,9 +229,9 @@ def breach(measurement: Measurement, gate: Gate) -> str:
     """The line of a cell whose ``gate`` of a score is broken."""
     score = measurement.score(gate.metric)
     assert gate.limit is not None
-    if gate.kind in ("floor", "limit"):
+    if gate.kind in (GateKind.FLOOR, GateKind.LIMIT):
         side = "over" if score.direction is Direction.LOWER else "under"
-        ends = f"its {gate.kind} of {valued(score, gate.limit)}"
+        ends = f"its {gate.kind.value} of {valued(score, gate.limit)}"
         return f"{move(score, gate.noise)} is {side} {ends}: {gate.rule}"
     return f"{_with_margin(score, gate)}: {gate.rule}"
 
@@ -260,7 +253,7 @@ def retrained(score: Score, gate: Gate) -> str:
 
 def undecided(measurement: Measurement, gate: Gate) -> str:
     """The line of a cell with too few samples to decide the loss, or the slices, of ``gate``."""
-    if gate.kind == "slice":
+    if gate.kind is GateKind.SLICES:
         return gate.detail
     return _with_margin(measurement.score(gate.metric), gate)
 
@@ -270,7 +263,7 @@ def wanting(measurement: Measurement, gate: Gate) -> str:
     score = measurement.score(gate.metric)
     if gate.is_noise and gate.noise is not None:
         return _noise_wanting(score, gate.noise)
-    if gate.kind == "slice":
+    if gate.kind is GateKind.SLICES:
         # its evidence is that of the worst slice alone, while every slice has to be proven
         return f"{score.metric}: some slices have too few samples to prove that they lose less than their margin"
     assert gate.shown is not None

@@ -17,6 +17,7 @@ from qbench.judging import (
     THEN,
     Cell,
     DataPower,
+    GateKind,
     LossParts,
     benjamini_hochberg,
     loss_midp,
@@ -39,6 +40,7 @@ from qbench.tracking import (
     Alert,
     Annotation,
     CellRecord,
+    GateRecord,
     MetricRecord,
     Regression,
     Run,
@@ -78,7 +80,7 @@ def _coarse(cell: CellView) -> Iterable[tuple[MetricView, str]]:
         return
     metrics = {metric.name: metric for metric in cell.metrics}
     for gate in cell.record.gates:
-        metric = metrics.get(gate.metric) if gate.kind == "loss" else None
+        metric = metrics.get(gate.metric) if gate.kind == GateKind.LOSS else None
         if metric is None:
             continue
         single = metric.margin is not None and not metric.proportion and 0 < metric.margin * metric.out_of < 1
@@ -157,7 +159,7 @@ def data_powers(cells: Iterable[CellView]) -> tuple[DataPower, ...]:
     for cell in cells:
         if cell.key.schema == FP32 or cell.record.outcome == ABSENT:
             continue
-        losing = {gate.metric for gate in cell.record.gates if gate.kind == "loss"}
+        losing = {gate.metric for gate in cell.record.gates if gate.kind == GateKind.LOSS}
         for metric in cell.metrics:
             margin = metric.margin
             if margin is None and cell.record.tolerance is not None:  # one that is under one sample has no limit
@@ -431,6 +433,12 @@ def build_report(
     )
 
 
+def _finds_nothing_accepted(gate: GateRecord) -> bool:
+    """Whether it could not compare the result, since the environment class is new to its cell."""
+    is_open = gate.kind == GateKind.DRIFT and gate.state == "incomparable"
+    return is_open and gate.detail.startswith(NOTHING_ACCEPTED_FOR)
+
+
 def _new_classes(cells: Iterable[CellView]) -> tuple[str, ...]:
     """The environment classes of ``cells`` in which nothing is accepted for a cell that has accepted results."""
     return tuple(
@@ -438,10 +446,7 @@ def _new_classes(cells: Iterable[CellView]) -> tuple[str, ...]:
             cell.record.environment_class
             for cell in cells
             if cell.record.outcome not in ("quarantined", "accepted", ABSENT)
-            and any(
-                gate.kind == "drift" and gate.state == "incomparable" and gate.detail.startswith(NOTHING_ACCEPTED_FOR)
-                for gate in cell.record.gates
-            )
+            and any(map(_finds_nothing_accepted, cell.record.gates))
         )
     )
 
@@ -708,7 +713,7 @@ def _says_power(cell: CellView, notice: str) -> bool:
     """
     if cell.record.outcome != "inconclusive" or cell.record.repeats is not None:
         return False
-    open_gates = (gate for gate in cell.record.gates if gate.kind == "loss" and gate.state == "inconclusive")
+    open_gates = (gate for gate in cell.record.gates if gate.kind == GateKind.LOSS and gate.state == "inconclusive")
     return notice.partition(": ")[0] in {gate.metric for gate in open_gates}
 
 

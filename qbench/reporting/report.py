@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qbench.judging import FAILING, IMPROVED, NO_LONGER_FAILS, DataPower, open_sentence
+from qbench.judging import FAILING, IMPROVED, NO_LONGER_FAILS, DataPower, GateKind, open_sentence
 from qbench.number_text import change_text as change_text_of
 from qbench.number_text import value_text as value_text_of
 from qbench.reporting.findings_view import Found
@@ -150,11 +150,11 @@ def cause_name(cell: CellView) -> str:
     if cell.record.outcome == "failed":
         if first is None or first.kind not in FAILING:
             return "failed"
-        strict = first.kind == "loss" and "decision strict" in first.rule
+        strict = first.kind == GateKind.LOSS and "decision strict" in first.rule
         return "unproven" if strict and "INCONCLUSIVE" in first.detail else first.kind
     if cell.record.outcome == "drifted" and cell.record.headline.startswith(IMPROVED):
         return "improved"
-    if cell.record.outcome == "drifted" and first is not None and first.kind == "calibration":
+    if cell.record.outcome == "drifted" and first is not None and first.kind == GateKind.CALIBRATION:
         return "calibration"
     if cell.record.outcome == "expired" and cell.record.headline.startswith(NO_LONGER_FAILS):
         return "fixed"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from qbench.judging import THEN
+from qbench.judging import THEN, GateKind
 from qbench.reporting.assembly import build_report
 from qbench.reporting.columns import TERMINAL
 from qbench.reporting.format import (
@@ -403,7 +403,11 @@ def _facts(cell: CellView) -> str:
         return cell.record.headline
     if cell.is_unequal and cell.equality is not None:
         return ", ".join(filter(None, [cell.equality.detail, red_age(cell)]))
-    moved = (gate for gate in cell.record.gates if gate.kind in ("calibration", "drift") and gate.state == "broken")
+    moved = (
+        gate
+        for gate in cell.record.gates
+        if gate.kind in (GateKind.CALIBRATION, GateKind.DRIFT) and gate.state == "broken"
+    )
     first = next(moved, None)
     if first is not None and cell.record.outcome == "drifted":
         return ", ".join(filter(None, [first.detail, red_age(cell)]))

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from qbench.judging import LossParts, Outcome
+from qbench.judging import BOUNDING, GateKind, LossParts, Outcome
 from qbench.tracking import CellRecord, GateRecord, MetricRecord, Run
 
 # change = value − reference          in the metric's own sense: a lower accuracy is negative
@@ -102,7 +102,7 @@ class CellView:
     @property
     def equality(self) -> GateRecord | None:
         """The gate of its comparison with another backend; None: the suite asks for none."""
-        return next((gate for gate in self.record.gates if gate.kind == "equality"), None)
+        return next((gate for gate in self.record.gates if gate.kind == GateKind.EQUALITY), None)
 
     @property
     def is_below_tolerance(self) -> bool:
@@ -115,20 +115,22 @@ class CellView:
             return False
         gate = next((one for one in self.record.gates if one.metric == self.lead.name), None)
         tolerance = self.record.tolerance
-        if gate is None or gate.kind != "floor" or tolerance is None:
+        if gate is None or gate.kind != GateKind.FLOOR or tolerance is None:
             return False
         return self.lead.worse > tolerance * self.lead.reference_value + 1e-9
 
     @property
     def is_retrained(self) -> bool:
         """Whether its headline tells what the fp32 model lost: its own numbers are counted against the new model."""
-        return self.record.outcome == Outcome.STALE.value and any(gate.kind == "fp32" for gate in self.record.gates)
+        return self.record.outcome == Outcome.STALE.value and any(
+            gate.kind == GateKind.RETRAINED for gate in self.record.gates
+        )
 
     @property
     def is_unequal(self) -> bool:
         """Whether it is red because it differs from another backend: its metrics do not show why."""
         broken = next((gate for gate in self.record.gates if gate.state == "broken"), None)
-        return self.is_red and broken is not None and broken.kind == "equality"
+        return self.is_red and broken is not None and broken.kind == GateKind.EQUALITY
 
     @property
     def excess(self) -> float:
@@ -213,7 +215,7 @@ def read_metrics(record: CellRecord) -> tuple[MetricView, ...]:
     limits = {
         text_of(gate.metric): real_of(gate.limit)
         for gate in record.gates
-        if gate.kind in ("loss", "floor", "limit") and real_of(gate.limit) is not None
+        if gate.kind in BOUNDING and real_of(gate.limit) is not None
     }
     return tuple(
         MetricView(name=text_of(name), limit=limits.get(text_of(name)), **structs.asdict(metric))
@@ -227,7 +229,7 @@ def lead_metric(metrics: tuple[MetricView, ...], gates: tuple[GateRecord, ...]) 
     named = {metric.name: metric for metric in metrics}
     for state in ("broken", "inconclusive", "holds"):
         for gate in gates:
-            if gate.state == state and gate.kind in ("loss", "floor", "limit") and gate.metric in named:
+            if gate.state == state and gate.kind in BOUNDING and gate.metric in named:
                 return named[gate.metric]
     return metrics[0] if metrics else None
 

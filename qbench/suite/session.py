@@ -33,22 +33,20 @@ from qbench.host import processor_class
 from qbench.judging import (
     APPROVABLE,
     FP32,
+    AcceptedHere,
     Cell,
     Decision,
     EnvironmentClass,
     Expectation,
-    Floors,
     Gate,
     Measurement,
     Outcome,
-    Repeats,
     State,
     Stop,
     StopRule,
     Verdict,
     accepted_on,
     approved,
-    inherited,
     judge,
     retrained_gate,
     support_lost,
@@ -212,7 +210,8 @@ class Bench:
             other = known.backends.get(criterion.backend)
             comparator = Comparator(backend=other, criterion=criterion, environment=self.environment(criterion.backend))
         environment = self.environment(cell.backend)
-        floor = self._floor(planned, environment)
+        here = self._accepted_here(planned, environment)
+        is_measured = self._settings.uses_floors and here.noise is not None
         return Request(
             cell=cell,
             shared=shared,
@@ -228,47 +227,47 @@ class Bench:
             slices=planned.rules.slices,
             keeps_answers=planned.rules.allowance.keeps_answers
             or planned.rules.stop is Stop.DECIDED
-            or (floor is not None and floor.is_noisy),
-            repeats=planned.rules.repeats if floor is None else 1,
+            or (is_measured and here.is_noisy),
+            repeats=1 if is_measured else planned.rules.repeats,
             repeat_threads=self.suite.table.repeat_threads,
-            stop=self._stop(planned, environment, floor),
+            stop=self._stop(planned, here),
             recalibrated=planned.recalibrated,
             timer=self._settings.timer,
         )
 
-    def _stop(self, planned: PlannedCell, environment: EnvironmentClass, floor: Repeats | None) -> StopRule | None:
+    def _accepted_here(self, planned: PlannedCell, environment: EnvironmentClass) -> AcceptedHere:
+        """What results of ``planned`` in ``environment`` are compared with; nothing in a run over few samples.
+
+        Raises:
+            StoreError: the baseline cannot be read.
+        """
+        nothing = AcceptedHere(environment=environment)
+        if self._settings.limit is not None or planned.model.is_alone:
+            return nothing
+        baseline = self._baselines.get(planned.model.id)
+        if baseline is None:
+            return nothing
+        return baseline.here(planned.cell, environment, planned.rules.equivalents)
+
+    def _stop(self, planned: PlannedCell, here: AcceptedHere) -> StopRule | None:
         """What ends this cell early; None where it is to be run whole.
 
         That is where results are to be accepted, where the engine is known to be noisy, for slices and recovery, which
         are judged on the whole of the data, where the answers of the accepted result are not kept, and for a cell that
         is listed as known bad with its values: a part of the samples could not be compared with them.
         """
-        is_noisy = floor is not None and floor.is_noisy
+        if planned.rules.stop is Stop.ALL or self._settings.accepting is not None:
+            return None
         if planned.rules.slices or planned.rules.recovery is not None:
             return None
-        listed = planned.quarantine_entry(environment)
+        if self._settings.uses_floors and here.is_noisy:
+            return None
+        listed = planned.quarantine_entry(here.environment)
         if listed is not None and listed.values:
             return None
-        if planned.rules.stop is Stop.ALL or self._settings.accepting is not None or is_noisy:
+        if here.result is not None and not here.result.kept:
             return None
-        baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
-        known = None if baseline is None else baseline.cells.get(planned.cell.slug)
-        if known is None:
-            return StopRule(tolerance=planned.tolerance(environment), rules=planned.rules)
-        name = inherited(known.current, environment, planned.rules.equivalents)
-        if name is not None and not known.current[name].kept:
-            return None
-        floors = Floors.on(known.floors, known.current, environment, planned.rules.equivalents)
-        return StopRule(tolerance=planned.tolerance(environment), rules=planned.rules, floors=floors)
-
-    def _floor(self, planned: PlannedCell, environment: EnvironmentClass) -> Repeats | None:
-        """The noise of this cell that its baseline holds for ``environment``; None: its runs are to be compared now."""
-        if not self._settings.uses_floors or planned.model.is_alone or self._settings.limit is not None:
-            return None
-        baseline = self._baselines.get(planned.model.id)
-        known = None if baseline is None else baseline.cells.get(planned.cell.slug)
-        name = None if known is None else inherited(known.noise, environment, planned.rules.equivalents)
-        return None if known is None or name is None else known.noise[name]
+        return StopRule(tolerance=planned.tolerance(here.environment), rules=planned.rules, floors=here.floors)
 
     def _reference(self, planned: PlannedCell, shared: SubjectArtifacts) -> Mapping[str, Answers]:
         """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run.

@@ -11,7 +11,7 @@ from qbench.judging import (
     Accepted,
     Cell,
     Criterion,
-    Expectation,
+    GateKind,
     GateState,
     Measurement,
     Outcome,
@@ -19,8 +19,6 @@ from qbench.judging import (
     Rules,
     Verdict,
     broken_text,
-    inherited,
-    known_noise,
     least_agreement,
 )
 from qbench.metrics import Against, Answers, Score, kept_arrays, unpacked_answers
@@ -199,8 +197,8 @@ def accept_measurements(
 
 def _known_noise(baseline: Baseline, known: AcceptedCell, measurement: Measurement, rules: Rules) -> KnownNoise | None:
     """How far runs of this cell differ; None where they do not, or it is not known."""
-    expectation = Expectation(noise=known.noise)
-    repeats, averaged = known_noise(measurement, expectation, rules.equivalents)
+    here = known.here(measurement.environment, rules.equivalents)
+    repeats, averaged = here.noise_with(measurement)
     if repeats is None or not repeats.is_noisy:
         return None
     kept = baseline.kept.get(measurement.cell.slug, {}).get(str(measurement.environment), {})
@@ -214,7 +212,7 @@ def is_taken(acceptance: Acceptance, measurement: Measurement, verdict: Verdict)
         return False
     if measurement.cell.slug in taken:
         return True
-    drifted = any(gate.kind == "drift" and gate.state is GateState.BROKEN for gate in verdict.gates)
+    drifted = any(gate.kind is GateKind.DRIFT and gate.state is GateState.BROKEN for gate in verdict.gates)
     return bool(verdict.moved) and verdict.outcome is Outcome.DRIFTED and not drifted
 
 
@@ -295,8 +293,7 @@ def _predecessor(known: AcceptedCell, measurement: Measurement, rules: Rules) ->
     name = str(measurement.environment)
     if name in known.former:
         return known.accepted[name]
-    inherits = inherited(known.current, measurement.environment, rules.equivalents)
-    return None if inherits is None else known.current[inherits]
+    return known.here(measurement.environment, rules.equivalents).result
 
 
 def _with_result(cell: AcceptedCell, name: str, result: Accepted, *, dropped: str) -> AcceptedCell:

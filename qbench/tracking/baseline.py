@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from qbench.judging import Accepted, Cell, Expectation, Repeats, State
+from qbench.judging import Accepted, AcceptedHere, Cell, EnvironmentClass, Expectation, Repeats, State
 from qbench.metrics import Answers
 from qbench.tracking.calibrations import Calibrations
 
@@ -49,6 +49,16 @@ class AcceptedCell:
     def current(self) -> Mapping[str, Accepted]:
         """The results of today's model and data."""
         return {name: accepted for name, accepted in self.accepted.items() if name not in self.former}
+
+    def here(
+        self,
+        environment: EnvironmentClass,
+        equivalents: tuple[tuple[str, ...], ...],
+        kept: Mapping[str, Mapping[str, Answers]] = MappingProxyType({}),
+    ) -> AcceptedHere:
+        """What results of ``environment`` are compared with; ``kept``: class → data set → the accepted answers."""
+        known = Expectation(accepted=self.current, kept=kept, floors=self.floors, noise=self.noise)
+        return known.here(environment, equivalents)
 
     def outdated(self) -> "AcceptedCell":
         """This cell after its model or its data changed."""
@@ -168,6 +178,11 @@ class Baseline:
             calibrations=self.calibrations,
             cell_known=known is not None,
         )
+
+    def here(self, cell: Cell, environment: EnvironmentClass, equivalents: tuple[tuple[str, ...], ...]) -> AcceptedHere:
+        """What results of ``cell`` in ``environment`` are compared with."""
+        known = self.cells.get(cell.slug, AcceptedCell(accepted={}))
+        return known.here(environment, equivalents, self.kept.get(cell.slug, {}))
 
     def _other_reference(self, digests: Mapping[str, str]) -> str:
         for name, data in sorted(self.data.items()):

@@ -3,10 +3,10 @@
 import pytest
 
 from qbench.diagnosis.localize_cell import with_floats
-from qbench.judging import Cause, Gate, GateState, Outcome, Suspect, Verdict
+from qbench.judging import Cause, Gate, GateKind, GateState, Outcome, Suspect, Verdict
 
-LOST = Gate(kind="executed", metric="executed_macs", state=GateState.BROKEN, detail="", rule="")
-HELD = Gate(kind="executed", metric="executed_macs", state=GateState.HOLDS, detail="", rule="")
+LOST = Gate(kind=GateKind.EXECUTED, metric="executed_macs", state=GateState.BROKEN, detail="", rule="")
+HELD = Gate(kind=GateKind.EXECUTED, metric="executed_macs", state=GateState.HOLDS, detail="", rule="")
 WORDS = ("conv1 in float32 (12.5 %)", "fc, not reported, (3 %)", "head in float32 (1 %, as planned)")
 
 

@@ -14,6 +14,8 @@ from qbench.judging import (
     DecisionRule,
     EnvironmentClass,
     Evidence,
+    Expectation,
+    Floors,
     GateState,
     Outcome,
     Rules,
@@ -21,7 +23,6 @@ from qbench.judging import (
     least_agreement,
     margin_evidence,
 )
-from qbench.judging.expectation import Floors
 from qbench.judging.loss import floor_gate, loss_gate
 from qbench.metrics import Clusters, Direction
 
@@ -203,6 +204,10 @@ def test_the_least_margin_is_named_where_it_decides(words):
 HERE, THERE = (EnvironmentClass.parse(f"{processor}+engine-1.0") for processor in ("x64-avx512-vnni", "x64-avx2"))
 
 
+def floors_here(stored, accepted, environment, *equivalents):
+    return Expectation(floors=stored, accepted=accepted).here(environment, equivalents).floors
+
+
 def chance(fewer, before):
     """One-sided mid-p of ``fewer`` misses against ``before``, each as likely on either side: an exact sum."""
     total = fewer + before
@@ -214,8 +219,8 @@ def chance(fewer, before):
 def test_a_floor_of_another_class_admits_what_chance_explains_and_no_more(n, data):
     hits = data.draw(st.integers(0, n))
     accepted = {str(THERE): Accepted(metrics={"agreement": hits}, predictions={})}
-    there = Floors.on({"agreement": hits}, accepted, THERE, ())
-    here = Floors.on({"agreement": hits}, accepted, HERE, ())
+    there = floors_here({"agreement": hits}, accepted, THERE)
+    here = floors_here({"agreement": hits}, accepted, HERE)
     least = here.least("agreement", n)
     assert there.least("agreement", n) == hits
     assert least <= hits
@@ -226,10 +231,10 @@ def test_a_floor_of_another_class_admits_what_chance_explains_and_no_more(n, dat
 def test_a_collapse_in_a_new_class_is_under_the_floor_of_another():
     """168 of 200 agreed on the other class: 162 is chance, one in ten is not; a class with a result keeps its floor."""
     accepted = {str(THERE): Accepted(metrics={"agreement": 168}, predictions={})}
-    new = Floors.on({"agreement": 164}, accepted, HERE, ())
+    new = floors_here({"agreement": 164}, accepted, HERE)
     assert new.least("agreement", 200) <= 162
     assert new.least("agreement", 200) > 150
     assert "another class" in new.rule("agreement")
-    equivalent = Floors.on({"agreement": 164}, accepted, HERE, (("x64-avx512-vnni", "x64-avx2"),))
+    equivalent = floors_here({"agreement": 164}, accepted, HERE, ("x64-avx512-vnni", "x64-avx2"))
     assert equivalent.least("agreement", 200) == 164
-    assert Floors.on({}, accepted, HERE, ()).least("agreement", 200) is None
+    assert floors_here({}, accepted, HERE).least("agreement", 200) is None

@@ -1,0 +1,417 @@
+"""One row per gate: what it is judged by, what a broken one does to a cell, and the next step for a user."""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from qbench.judging import format as remedies
+from qbench.judging.drift import (
+    CHANGED,
+    Criterion,
+    calibration_gates,
+    drift_gates,
+    equality_gate,
+    moves_of,
+    reference_gate,
+    unequal_text,
+)
+from qbench.judging.expectation import AcceptedHere, Expectation, State
+from qbench.judging.loss import gate_of_score, judge_score, recovery_gate, rival_gate, slice_gates
+from qbench.judging.measurement import Measurement
+from qbench.judging.noise import Noise, Repeats, noise_of
+from qbench.judging.rules import Rules, Tolerance
+from qbench.judging.sequential import stopped_gate
+from qbench.judging.verdict import Gate, GateKind, GateState, MovedRange, breach
+from qbench.metrics import Direction, Score
+from qbench.number_text import percent, settled, short_percent
+
+
+class Severity(enum.Enum):
+    """What a broken gate makes of a cell."""
+
+    UNSUPPORTS = "unsupported"  # before anything else is judged
+    FAILS = "failed"  # whatever was accepted
+    DRIFTS = "drifted"  # it is not as accepted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """All that the gates of one cell are judged by.
+
+    Args:
+        measurement: what was measured. expectation: what the baseline holds.
+        here: what of that the results are compared with.
+        tolerance: the one that won for the cell. rules: the other numbers of the suite.
+        criterion: how close it must be to the backend that it was compared with; None: it was not.
+        node_id: of the cell in pytest, for the commands in remedies.
+    """
+
+    measurement: Measurement
+    expectation: Expectation
+    here: AcceptedHere
+    tolerance: Tolerance
+    rules: Rules
+    criterion: Criterion | None
+    node_id: str
+
+    @cached_property
+    def noise(self) -> tuple[Repeats | None, bool]:
+        """How far runs of the cell differ, and whether the measurement is one of these runs."""
+        return self.here.noise_with(self.measurement)
+
+    @cached_property
+    def moved(self) -> tuple[MovedRange, ...]:
+        """The values whose calibrated range differs from the accepted one."""
+        return moves_of(self.measurement, self.expectation, self.rules)
+
+    def noise_of(self, score: Score) -> Noise | None:
+        """How far runs of the cell differ in ``score``; None: they do not, or it is not known."""
+        repeats, averaged = self.noise
+        return noise_of(score, repeats, averaged=averaged)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateSpec:
+    """One gate.
+
+    Args:
+        judge: the gates of this kind of one cell, with their states.
+        severity: what a broken one makes of the cell.
+        headline, remedy: of a cell that a broken gate of this kind decides: one line, and the next step.
+        judges_answers: whether other answers of the engine can break it.
+        bounds_value: whether ``limit`` of the gate is a value of its metric, beyond which it is broken.
+        needs_baseline: whether it is judged only where the reference of the model is stored and fits.
+        noticed: the states in which its detail is a notice of a cell that it does not decide.
+        notice: the beginning of a notice about a broken gate that does not decide the cell; None: no notice.
+    """
+
+    kind: GateKind
+    judge: Callable[[Context], Iterable[Gate]]
+    severity: Severity = Severity.FAILS
+    headline: Callable[[Context, Gate], str]
+    remedy: Callable[[Context, Gate, bool], str]
+    judges_answers: bool = True
+    bounds_value: bool = False
+    needs_baseline: bool = True
+    noticed: frozenset[GateState] = frozenset()
+    notice: str | None = None
+
+
+# Judges: the gates of one kind.
+
+
+def _judge_scores(context: Context, kind: GateKind) -> Iterable[Gate]:
+    stopped = context.measurement.stopped
+    for score in context.measurement.scores:
+        if gate_of_score(score) is not kind:
+            continue
+        gate = judge_score(score, context.tolerance, context.rules, context.here.floors, context.noise_of(score))
+        if stopped is not None:
+            gate = stopped_gate(gate, score, stopped, context.tolerance)
+        yield gate
+
+
+def _judge_losses(context: Context) -> Iterable[Gate]:
+    return _judge_scores(context, GateKind.LOSS)
+
+
+def _judge_floors(context: Context) -> Iterable[Gate]:
+    return _judge_scores(context, GateKind.FLOOR)
+
+
+def _judge_limits(context: Context) -> Iterable[Gate]:
+    return _judge_scores(context, GateKind.LIMIT)
+
+
+def _judge_planned(context: Context) -> Iterable[Gate]:
+    """Whether enough of the cell is planned in integers to call it quantized; nothing where nothing is planned."""
+    measurement, floor = context.measurement, context.rules.integer_macs
+    if measurement.cell.is_fp32 or measurement.cell.is_recorded:
+        return
+    state, rule = GateState.SHOWN, "a model that came quantized is measured as it is"
+    detail = f"{percent(settled(measurement.integer_macs))} of {measurement.macs} multiply-accumulates came in integers"
+    if not measurement.cell.is_given:
+        state = GateState.HOLDS if measurement.planned_share >= floor else GateState.BROKEN
+        rule = f"integer_macs {short_percent(floor)} ({context.rules.rule})"
+        detail = (
+            f"{percent(settled(measurement.planned_share))} of {measurement.macs} multiply-accumulates planned "
+            f"{measurement.planned_words}, floor {short_percent(floor)}"
+        )
+    yield Gate(kind=GateKind.INTEGER, metric="integer_macs", state=state, detail=detail, rule=rule)
+
+
+_LISTED = 3
+"""Layers in float that a line names; the measurement has all of them."""
+
+
+def _executed_text(measurement: Measurement) -> str:
+    """``62 % of 1000 multiply-accumulates executed in integers by 'ort-cpu': conv1 in float32 (38 %)``."""
+    assert measurement.executed_macs is not None
+    text = (
+        f"{percent(settled(measurement.executed_macs))} of {measurement.macs} multiply-accumulates executed in "
+        f"integers by '{measurement.cell.backend}'"
+    )
+    named = measurement.executed_in_float[:_LISTED]
+    more = len(measurement.executed_in_float) - len(named)
+    if named:
+        text += f": {', '.join(named)}"
+    return f"{text} and {more} more" if more else text
+
+
+def _judge_executed(context: Context) -> Iterable[Gate]:
+    """Whether the engine ran enough of the cell in integers; nothing where it reports none and no floor is set."""
+    measurement, floor = context.measurement, context.rules.executed_macs
+    share = measurement.executed_macs
+    if floor is None:
+        if share is not None:
+            yield _executed(GateState.SHOWN, _executed_text(measurement), "no floor is set")
+        return
+    if measurement.cell.is_fp32:
+        return
+    rule = f"executed_macs {short_percent(floor)} ({context.rules.executed_rule})"
+    if share is None:
+        yield _executed(GateState.INCOMPARABLE, "the engine does not report what it ran in integers", rule)
+        return
+    state = GateState.HOLDS if share >= floor else GateState.BROKEN
+    yield _executed(state, _executed_text(measurement), rule, floor)
+
+
+def _executed(state: GateState, detail: str, rule: str, limit: float | None = None) -> Gate:
+    return Gate(kind=GateKind.EXECUTED, metric="executed_macs", state=state, detail=detail, rule=rule, limit=limit)
+
+
+def _judge_equality(context: Context) -> Iterable[Gate]:
+    compared = context.measurement.compared
+    if compared is not None and context.criterion is not None:
+        yield equality_gate(compared, context.criterion)
+
+
+def _judge_recovery(context: Context) -> Iterable[Gate]:
+    return (recovery_gate(score, context.rules) for score in context.measurement.recovery)
+
+
+def _judge_slices(context: Context) -> Iterable[Gate]:
+    return slice_gates(context.measurement.slices, context.tolerance, context.rules)
+
+
+def _judge_no_worse_than(context: Context) -> Iterable[Gate]:
+    return (rival_gate(score, context.rules) for score in context.measurement.rival)
+
+
+def _judge_calibration(context: Context) -> Iterable[Gate]:
+    return calibration_gates(context.measurement, context.expectation, context.here, context.rules, context.moved)
+
+
+def _judge_drift(context: Context) -> Iterable[Gate]:
+    """The executed share and the answers compared with the accepted ones; of fp32 also with its stored reference."""
+    yield from _judge_executed_drift(context)
+    if not context.expectation.stored:
+        return
+    whole = context.expectation.whole
+    drift = drift_gates(context.measurement, context.here, context.rules.allowance, whole=whole)
+    if context.measurement.cell.is_fp32 and context.expectation.reference:
+        yield reference_gate(context.measurement, context.expectation, drift[0])
+    yield from drift
+
+
+def _judge_executed_drift(context: Context) -> Iterable[Gate]:
+    """Whether the engine ran as much in integers as when the result of this class was accepted, where that is known."""
+    measurement, accepted = context.measurement, context.here.result
+    if accepted is None or accepted.executed_macs is None:
+        return
+    before = f"accepted {percent(settled(accepted.executed_macs))}"
+    limit: float | None = None
+    if measurement.executed_macs is None:  # a report that breaks must not switch its gate off
+        state, text = GateState.INCOMPARABLE, f"{measurement.cell.backend} does not report what it executed"
+    else:
+        state = GateState.BROKEN if accepted.fell_to_float(measurement) else GateState.HOLDS
+        text, limit = _executed_text(measurement), accepted.executed_macs
+    yield Gate(
+        kind=GateKind.DRIFT,
+        metric="executed_macs",
+        state=state,
+        detail=f"{text}; {before}",
+        rule="as much executed in integers as accepted",
+        limit=limit,
+    )
+
+
+def _judged_elsewhere(_: Context) -> Iterable[Gate]:
+    """No gates: those of this kind are made with gates of another kind, or after the verdict."""
+    return ()
+
+
+# Headlines and remedies of a cell that a broken gate decides.
+
+
+def _breach(context: Context, gate: Gate) -> str:
+    return breach(context.measurement, gate)
+
+
+def _unequal(context: Context, gate: Gate) -> str:
+    compared = context.measurement.compared
+    assert compared is not None
+    return f"{unequal_text(compared)}: {gate.rule}"
+
+
+def _first_clause(_: Context, gate: Gate) -> str:
+    return f"{gate.detail.partition(';')[0]}: {gate.rule}"
+
+
+def _detail_and_rule(_: Context, gate: Gate) -> str:
+    return f"{gate.detail}: {gate.rule}"
+
+
+def _detail(_: Context, gate: Gate) -> str:
+    return gate.detail
+
+
+def _calibration_changed(_: Context, gate: Gate) -> str:
+    return f"{CHANGED}{gate.detail}"
+
+
+def _find_the_loss(context: Context, _: Gate, drifted: bool) -> str:
+    return remedies.failed(context.node_id, drifted=drifted, floor=False)
+
+
+def _raise_the_floor(context: Context, _: Gate, drifted: bool) -> str:
+    return remedies.failed(context.node_id, drifted=drifted, floor=True)
+
+
+def _too_far(_context: Context, _gate: Gate, _drifted: bool) -> str:
+    return remedies.too_far()
+
+
+def _fell_to_float(_context: Context, _gate: Gate, _drifted: bool) -> str:
+    return remedies.fell_to_float()
+
+
+def _find_the_difference(_context: Context, gate: Gate, _drifted: bool) -> str:
+    return remedies.unequal(gate.metric)
+
+
+def _compare_backends(context: Context, _gate: Gate, _drifted: bool) -> str:
+    return remedies.worse_than(context.rules.rival, context.measurement.cell.backend)
+
+
+def _accept_or_find(context: Context, _gate: Gate, _drifted: bool) -> str:
+    return remedies.changed(context.node_id, worse=context.here.is_worse(context.measurement))
+
+
+def _nothing(_context: Context, _gate: Gate, _drifted: bool) -> str:
+    return ""
+
+
+_UNDECIDED = frozenset({GateState.INCOMPARABLE, GateState.SHOWN})
+
+GATES: tuple[GateSpec, ...] = (
+    GateSpec(kind=GateKind.LOSS, judge=_judge_losses, headline=_breach, remedy=_find_the_loss, bounds_value=True),
+    GateSpec(kind=GateKind.FLOOR, judge=_judge_floors, headline=_breach, remedy=_raise_the_floor, bounds_value=True),
+    GateSpec(kind=GateKind.LIMIT, judge=_judge_limits, headline=_breach, remedy=_too_far, bounds_value=True),
+    GateSpec(
+        kind=GateKind.INTEGER,
+        judge=_judge_planned,
+        severity=Severity.UNSUPPORTS,
+        headline=_detail,
+        remedy=_nothing,
+        judges_answers=False,
+        needs_baseline=False,
+    ),
+    GateSpec(
+        kind=GateKind.EXECUTED,
+        judge=_judge_executed,
+        headline=_detail_and_rule,
+        remedy=_fell_to_float,
+        judges_answers=False,
+        needs_baseline=False,
+    ),
+    GateSpec(
+        kind=GateKind.EQUALITY,
+        judge=_judge_equality,
+        headline=_unequal,
+        remedy=_find_the_difference,
+        needs_baseline=False,
+    ),
+    GateSpec(
+        kind=GateKind.RECOVERY,
+        judge=_judge_recovery,
+        headline=_first_clause,
+        remedy=_find_the_loss,
+        needs_baseline=False,
+    ),
+    GateSpec(kind=GateKind.SLICES, judge=_judge_slices, headline=_first_clause, remedy=_find_the_loss),
+    GateSpec(kind=GateKind.NO_WORSE_THAN, judge=_judge_no_worse_than, headline=_first_clause, remedy=_compare_backends),
+    GateSpec(
+        kind=GateKind.CALIBRATION,
+        judge=_judge_calibration,
+        severity=Severity.DRIFTS,
+        headline=_calibration_changed,
+        remedy=_accept_or_find,
+        judges_answers=False,
+        noticed=_UNDECIDED,
+        notice=CHANGED,
+    ),
+    GateSpec(
+        kind=GateKind.DRIFT,
+        judge=_judge_drift,
+        severity=Severity.DRIFTS,
+        headline=_detail,
+        remedy=_accept_or_find,
+        noticed=_UNDECIDED,
+    ),
+    GateSpec(  # made with the drift gates, on whose state it depends
+        kind=GateKind.REFERENCE,
+        judge=_judged_elsewhere,
+        severity=Severity.DRIFTS,
+        headline=_detail,
+        remedy=_accept_or_find,
+        noticed=_UNDECIDED,
+    ),
+    GateSpec(  # made of a stale baseline: it is shown
+        kind=GateKind.RETRAINED,
+        judge=_judged_elsewhere,
+        severity=Severity.DRIFTS,
+        headline=_detail,
+        remedy=_nothing,
+        judges_answers=False,
+    ),
+    GateSpec(  # made when a quarantine entry is applied to the verdict
+        kind=GateKind.KNOWN_BAD, judge=_judged_elsewhere, headline=_detail, remedy=_nothing
+    ),
+)
+"""The gates, in the order in which the first broken one decides a cell; those of scores in the order of the suite."""
+
+SPECS: Mapping[GateKind, GateSpec] = {spec.kind: spec for spec in GATES}
+FAILING = frozenset(spec.kind for spec in GATES if spec.severity is Severity.FAILS)
+"""The gates that fail a cell, whatever was accepted for it."""
+BOUNDING = frozenset(spec.kind for spec in GATES if spec.bounds_value)
+"""The gates whose limit is a value of their metric."""
+
+
+def judged_gates(context: Context) -> tuple[Gate, ...]:
+    """The gates of one cell in the order of ``GATES``; before a reference is known, only those that need none."""
+    known = context.expectation.state is State.KNOWN
+    rows = [spec for spec in GATES if known or not spec.needs_baseline]
+    gates = [gate for spec in rows for gate in spec.judge(context)]
+    places = {score.metric: place for place, score in enumerate(context.measurement.scores)}
+
+    def place(gate: Gate) -> int:
+        return places[gate.metric] if gate.kind in BOUNDING else len(places)
+
+    return tuple(sorted(gates, key=place))
+
+
+def judges_answers(gate: Gate, scores: Mapping[str, Score]) -> bool:
+    """Whether ``gate`` can be broken by other answers: it is decided, and its limit is not one that any score meets.
+
+    A floor or a limit of 0 is met by any share of right answers.
+    """
+    if not SPECS[gate.kind].judges_answers or gate.metric == "executed_macs":
+        return False
+    if gate.state not in (GateState.HOLDS, GateState.BROKEN):
+        return False
+    score = scores.get(gate.metric)
+    if score is None or gate.limit is None or not score.proportion:
+        return True
+    return gate.limit > 0 if score.direction is Direction.HIGHER else gate.limit < 1
