@@ -94,13 +94,13 @@ bias-table: $(STAMP)  ## measure examples/bias-and-scale and write its tables in
 zoo-table: $(STAMP)  ## score every network of the zoo in float and write the table of docs/zoo.md (three minutes)
 	$(BIN)/python benchmarks/zoo_scores.py --write
 
-$(STAMP): pyproject.toml zoo/pyproject.toml constraints.txt
+$(STAMP): pyproject.toml engines/pyproject.toml zoo/pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "qbench needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@rm -f $(STAMP)
 	@grep -qsxF "# made in $(CURDIR)" $(VENV)/pyvenv.cfg && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 		echo "making $(VENV)"; $(PYTHON) -m venv --clear $(VENV) && echo "# made in $(CURDIR)" >>$(VENV)/pyvenv.cfg; }
 	@echo "installing what constraints.txt pins"
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev,fast,text,postgres]" -e ./zoo
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev,fast,text,postgres]" -e ./engines -e ./zoo
 	@printf '%s' "$(CURDIR)" >$(STAMP)
 
 # Engines that are not to be had here judge nothing: their tests skip and say so.

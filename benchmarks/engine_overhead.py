@@ -62,7 +62,7 @@ def raw_openvino(model: ir.Model) -> Run:
     """A compiled model under the settings of the backend."""
     import openvino
 
-    from qbench.backends.openvino import _SETTINGS
+    from qbench_engines.openvino import _SETTINGS
 
     settings = {**_SETTINGS, "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
     core = openvino.Core()
@@ -74,7 +74,7 @@ def raw_litert(model: ir.Model, resolver: str, shape: tuple[int, ...]) -> Run:
     """An interpreter over the written file."""
     from ai_edge_litert import interpreter
 
-    from qbench.backends import write_tflite
+    from qbench_engines import write_tflite
 
     written = write_tflite(model, shapes={"x": shape}, taps=(), backend="raw")
     one = interpreter.Interpreter(

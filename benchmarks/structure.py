@@ -5,7 +5,7 @@
     python benchmarks/structure.py --check         fails where that page is stale (make lint)
 
 Each ROOT is a checkout (default: this one); two of them compare two commits. A module counts as single-importer when
-exactly one other module of ``qbench`` or ``zoo`` imports it; a package's ``__init__`` does not count as an importer.
+exactly one other module of ``qbench`` or its guests imports it; a package's ``__init__`` does not count as an importer.
 """
 
 import ast
@@ -14,7 +14,8 @@ import statistics
 import sys
 from pathlib import Path
 
-FOLDERS = ("qbench", "zoo")
+FOLDERS = ("qbench", "engines", "zoo")
+GUESTS = ("qbench_engines", "qbench_zoo")
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 FIRST, LAST = "<!-- modules -->", "<!-- end of modules -->"
 PATH_ROW = re.compile(r"^\| \w+ \| `(qbench/[^`]+)` \|", flags=re.MULTILINE)
@@ -22,15 +23,14 @@ PATH_ROW = re.compile(r"^\| \w+ \| `(qbench/[^`]+)` \|", flags=re.MULTILINE)
 
 
 def modules(root: Path) -> dict[str, Path]:
-    """Module name → file, of ``qbench`` and of the zoo."""
+    """Module name → file, of ``qbench`` and of its guests."""
     found = {}
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):
             parts = list(path.relative_to(root).with_suffix("").parts)
             if parts[-1] == "__init__":
                 parts.pop()
-            name = ".".join(parts)
-            found[name.removeprefix("zoo.") if name.startswith("zoo.") else name] = path
+            found[".".join(parts if folder == "qbench" else parts[1:])] = path
     return found
 
 
@@ -51,6 +51,7 @@ def facts(root: Path) -> dict[str, str]:
     """The rows of the table for one checkout."""
     names = modules(root)
     own = {name: path for name, path in names.items() if name.split(".")[0] == "qbench" and ".zoo" not in name}
+    guests = len(names) - len(own)
     lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in names.items()}
     importers: dict[str, set[str]] = {name: set() for name in names}
     for name, path in names.items():
@@ -67,10 +68,10 @@ def facts(root: Path) -> dict[str, str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     return {
-        "modules of qbench (without the zoo)": f"{len(own):,}",
-        "lines of qbench (without the zoo)": f"{sum(lengths[name] for name in own):,}",
-        "modules of the zoo": f"{len(names) - len(own):,}",
-        "lines of the zoo": f"{sum(lengths.values()) - sum(lengths[name] for name in own):,}",
+        "modules of qbench": f"{len(own):,}",
+        "lines of qbench": f"{sum(lengths[name] for name in own):,}",
+        "modules of the zoo and the engines": f"{guests:,}",
+        "lines of the zoo and the engines": f"{sum(lengths.values()) - sum(lengths[name] for name in own):,}",
         "lines of a module, median": f"{statistics.median(sizes):,.0f}",
         "lines of a module, 90th percentile": f"{sizes[int(len(sizes) * 0.9)]:,}",
         "modules with a single importer": f"{len(single):,} ({100 * len(single) / len(plain):.0f} %)",
@@ -89,7 +90,7 @@ def module_list(root: Path) -> str:
     lines: list[str] = []
     for name, path in modules(root).items():
         if path.name == "__init__.py":
-            if name.count(".") == 1 or name == "qbench_zoo":
+            if name.count(".") == 1 or name in GUESTS:
                 lines += ["", f"**{name}**: {purpose(path)}", ""]
         else:
             lines.append(f"- `{path.relative_to(root)}`: {purpose(path)}")

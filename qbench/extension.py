@@ -33,7 +33,7 @@ class Extension:
 
     The values of the factories are: ``subjects.ZooModel`` and ``subjects.Dataset``, ``backends.Backend``,
     ``quantization.Schema``, a range method of ``calibration``, ``metrics.Metric``, ``numerics.Arithmetic``,
-    ``graph.Operator`` (named ``domain::Name``), ``passes.Pass``.
+    ``graph.Operator`` (named ``domain::Name``), ``passes.Pass``, ``graph.FileFormat`` (named by its suffix, ``abc``).
 
     Args:
         name: of the owner, for errors.
@@ -52,6 +52,7 @@ class Extension:
     arithmetics: Mapping[str, Factory] = field(default_factory=dict)
     operators: Mapping[str, Factory] = field(default_factory=dict)
     passes: Mapping[str, Factory] = field(default_factory=dict)
+    formats: Mapping[str, Factory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -182,6 +183,36 @@ def read_entry_points() -> tuple[Extension, ...]:
     return tuple(found)
 
 
+DISTRIBUTION = "pytest-qbench"
+_GUEST = "qbench-"
+"""How the names of the distributions begin that extras of qbench install to bring its own extensions."""
+
+
+def missing_extra(name: str) -> str | None:
+    """The extra of qbench that brings what is called ``name``; None: there is none, or it is installed.
+
+    An extra bears the first word of the names that it brings: ``acme`` brings ``acme`` and ``acme-fast``. Which extras
+    there are, and which of them install a guest, is read from the metadata of the installed distribution.
+    """
+    import re
+    from importlib.metadata import PackageNotFoundError, requires, version
+
+    from packaging.requirements import Requirement
+
+    extra = re.split(r"[-_.]", name.lower(), maxsplit=1)[0]
+    try:
+        asked = [Requirement(line) for line in requires(DISTRIBUTION) or ()]
+    except PackageNotFoundError:  # a checkout on the path, which has no extras
+        return None
+    for one in asked:
+        if one.name.startswith(_GUEST) and one.marker is not None and one.marker.evaluate({"extra": extra}):
+            try:
+                version(one.name)
+            except PackageNotFoundError:
+                return extra
+    return None
+
+
 _NAMED: ContextVar[Callable[[], tuple[Extension, ...]]] = ContextVar("extensions of a command", default=tuple)
 
 
@@ -230,6 +261,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "metric": ("name",),
         "arithmetic": ("overrides",),
         "operator": ("kernel",),
+        "format": ("read", "write"),
     }
 )
 """Kind → attributes by which a value of it is told from one of another kind, without importing its class."""
@@ -373,6 +405,13 @@ class Catalogue(Generic[T]):
         """The error for a name that ``get`` does not find."""
         if self.grammar is not None:
             return self.grammar.unknown(doing, name, self.names())
+        if extra := missing_extra(name):
+            return InputError(
+                doing,
+                found=f"no {self.kind} '{name}': what brings it is not installed",
+                expected=f"the extra '{extra}' to be installed",
+                remedy=f"Install it: pip install 'pytest-qbench[{extra}]'.",
+            )
         meant = self.also_called.get(name.lower())
         return unknown_name(
             doing, self.kind, name, self.names(), preferred=self._users_names(), first=self.own, meant=meant

@@ -271,7 +271,11 @@ def test_the_layers_that_are_drawn_are_the_contract():
 
 
 def test_every_module_is_listed():
-    files = [path for folder in ("qbench", "zoo/qbench_zoo") for path in (ROOT / folder).rglob("*.py")]
+    files = [
+        path
+        for folder in ("qbench", "engines/qbench_engines", "zoo/qbench_zoo")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
     modules = {str(path.relative_to(ROOT)) for path in files if path.name != "__init__.py"}
     listed = re.findall(r"^- `([\w/]+\.py)`: \S", text("architecture.md"), flags=re.MULTILINE)
     assert sorted(listed) == sorted(modules), "write the list again: python benchmarks/structure.py --write"

@@ -16,9 +16,11 @@ from qbench.judging.gates import GATES
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
+GUESTS = ("engines", "zoo")
+"""Folders of the distributions that join qbench as extensions; each holds the package ``qbench_NAME``."""
 LONGEST_FILE = 800
 BANNED = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
-CODE_FOLDERS = ("qbench", "zoo", "tests", "benchmarks", "docs", "examples")
+CODE_FOLDERS = ("qbench", "engines", "zoo", "tests", "benchmarks", "docs", "examples")
 
 # Written in pieces, so that this file does not find itself.
 _MACHINE_PATHS = [f"/{'work'}/", f"/{'root'}/", f"/{'home'}/", f"/{'Users'}/", f"C:{chr(92)}Users"]
@@ -102,7 +104,7 @@ def tracked() -> list[Path]:
 def test_files_stay_short():
     long = {
         str(path.relative_to(ROOT)): count
-        for path in python_files("qbench", "zoo", "benchmarks")
+        for path in python_files("qbench", *GUESTS, "benchmarks")
         if (count := len(path.read_text().splitlines())) > LONGEST_FILE
     }
     assert not long, f"longer than {LONGEST_FILE} lines: split by topic"
@@ -123,7 +125,7 @@ def test_no_drawer_for_odds_and_ends():
 def test_every_module_says_what_it_is_for():
     silent = [
         str(path.relative_to(ROOT))
-        for path in python_files("qbench", "zoo", "benchmarks")
+        for path in python_files("qbench", *GUESTS, "benchmarks")
         if not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert not silent
@@ -189,9 +191,38 @@ def test_no_module_is_hidden_by_a_function_of_its_name():
 def test_arrays_of_files_are_read_in_one_place():
     """``np.load`` and ``zlib.decompress`` have no limit of size; ``read_archive`` and ``inflate`` have one."""
     readers = re.compile(r"\b(?:np|numpy)\.load\(|\bzlib\.decompress\(")
-    found = [str(path.relative_to(ROOT)) for path in python_files("qbench", "zoo") if readers.search(path.read_text())]
+    found = [
+        str(path.relative_to(ROOT)) for path in python_files("qbench", *GUESTS) if readers.search(path.read_text())
+    ]
     # The archive of Qt's pictures is of a pinned package, whose digest is checked.
     assert found == ["zoo/qbench_zoo/readers/qt_resources.py"]
+
+
+def test_guests_enter_by_the_front_door_too():
+    """What a guest imports of qbench is a room or one of the modules next to the rooms, as a user's package would."""
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    found = [
+        f"{path.name}:{line} imports the file {module}"
+        for path in python_files(*GUESTS)
+        for line, module in imports_of(ast.parse(path.read_text()))
+        if module.split(".")[0] == "qbench" and module.count(".") > 1 and module.split(".")[1] in rooms
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_core_knows_no_engine_of_its_guests():
+    """Neither the name of a backend of ``engines/`` nor the import name of an engine is in the code of the core."""
+    from qbench_engines.extension import EXTENSION
+
+    names = "|".join(sorted(map(re.escape, (*EXTENSION.backends, "ai_edge_litert")), key=len, reverse=True))
+    named = re.compile(rf"(?<![\w./-])(?:{names})(?![\w#/-])|\blitert\b|\bqbench_engines\b")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in python_files("qbench")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if named.search(line)
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_no_public_name_hides_a_room():
@@ -231,7 +262,8 @@ def test_constraints_pin_everything_asked_for():
     names = {re.split(r"[<>=!~;\[ ]", line)[0].lower().replace("_", "-") for line in asked}
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().split()}
     # pip cannot pin itself while it runs: it is the one thing a new environment brings along
-    assert names - {"pip"} <= pinned
+    ours = {"pytest-qbench", *(f"qbench-{guest}" for guest in GUESTS)}
+    assert names - {"pip"} - ours <= pinned
 
 
 def test_no_test_is_held_to_a_clock():

@@ -48,12 +48,15 @@ BREAKS = [
     ("Numerics know arrays only", "qbench.numerics", "onnx_ir", None),
     ("Only the plugin knows pytest", "qbench.suite", "pytest", None),
     ("Only backends and the probe know ONNX Runtime", "qbench.graph", "onnxruntime", None),
-    ("Only backends know OpenVINO", "qbench.graph", "openvino", None),
-    ("Only backends know PyTorch; the zoo trains with it", "qbench.interpreter", "torch", None),
-    ("Only backends know LiteRT", "qbench.passes", "ai_edge_litert", None),
-    ("Only backends know TVM", "qbench.graph", "tvm", None),
+    ("Only the engines know LiteRT, OpenVINO and TVM", "qbench.graph", "openvino", None),
+    ("Only the engines know LiteRT, OpenVINO and TVM", "qbench.passes", "ai_edge_litert", None),
+    ("Only the engines know LiteRT, OpenVINO and TVM", "qbench.backends", "tvm", None),
+    ("Only the engines know PyTorch; the zoo trains with it", "qbench.backends", "torch", None),
     (WORKER, WORKER_MODULE, "qbench.errors", None),
-    ("The package never imports the zoo", "qbench.suite", "qbench_zoo", None),
+    ("The package never imports its guests", "qbench.suite", "qbench_zoo", None),
+    ("The package never imports its guests", "qbench.backends", "qbench_engines", None),
+    ("Guests do not know one another", "qbench_zoo", "qbench_engines", None),
+    ("The engines are guests: they see backends and what lies below them", "qbench_engines", "qbench.subjects", None),
     ("The zoo is a guest: it sees subjects and what lies below them", "qbench_zoo", "qbench.faults", None),
     ("No circles between packages", "qbench.backends", "qbench.quantization", ".backends -> .quantization"),
 ]
@@ -61,7 +64,10 @@ BREAKS = [
 
 def add_import(folder: Path, module: str, imported: str) -> None:
     """Let a module of the copied packages import another, inside a function."""
-    path = folder.joinpath("zoo" if module.startswith("qbench_zoo") else "", *module.split("."))
+    guest = module.startswith("qbench_")
+    path = folder.joinpath(
+        module.split(".", maxsplit=1)[0].removeprefix("qbench_") if guest else "", *module.split(".")
+    )
     text = f"\n\ndef late():\n    import {imported}\n"
     if path.with_suffix(".py").exists():
         with path.with_suffix(".py").open("a") as file:
@@ -78,13 +84,13 @@ def reports(tmp_path_factory) -> dict[str, str]:
     """Contract → what the report says of it, for a copy of the package with every row of BREAKS in it."""
     folder = tmp_path_factory.mktemp("copied")
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for package in ("qbench", "zoo/qbench_zoo"):
+    for package in ("qbench", "engines/qbench_engines", "zoo/qbench_zoo"):
         ignored = shutil.ignore_patterns("__pycache__", "*.onnx", "*.npz")
         shutil.copytree(ROOT / package, folder / package, ignore=ignored)
     for _, module, imported, _ in BREAKS:
         add_import(folder, module, imported)
     done = subprocess.run(
-        [sys.executable, "-c", LINT, str(folder), str(folder / "zoo")],
+        [sys.executable, "-c", LINT, str(folder), str(folder / "engines"), str(folder / "zoo")],
         cwd=folder,
         capture_output=True,
         text=True,

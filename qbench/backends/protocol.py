@@ -80,7 +80,8 @@ class Backend(Protocol):
 
     A class that does not inherit from this protocol may omit ``arithmetic``; ``arithmetic_of`` handles that. Optional
     features of a backend are protocols of their own: ``HasRuleDigests``, ``RemoteBackend``, ``Unoptimized``,
-    ``HasLevels``, ``ManySessions``, ``CountsEvents``, ``Recording``, ``Recorded``, ``Watchable`` and ``MayCrash``.
+    ``HasLevels``, ``ManySessions``, ``CountsEvents``, ``Recording``, ``Recorded``, ``Watchable``, ``MayCrash`` and
+    ``KnowsMistakes``.
     """
 
     @property
@@ -207,6 +208,35 @@ class MayCrash(Protocol):
     @property
     def hang_s(self) -> float:
         """Seconds without an answer, to one batch or to a model, after which the engine is taken to hang."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Miscomputed:
+    """What an engine computes wrong without a word.
+
+    Args:
+        pattern: its name. node: at which it is. why: in words.
+        engine: by its own name. arithmetics: by which it counts, by name: it is meant where one of these is.
+    """
+
+    pattern: str
+    node: str
+    why: str
+    engine: str = ""
+    arithmetics: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class KnowsMistakes(Protocol):
+    """A backend that knows graphs which its engine computes wrong without a word; it refuses them."""
+
+    def miscomputed(self, model: "ir.Model") -> tuple[Miscomputed, ...]:
+        """The nodes of ``model`` that the engine computes wrong, with the reason; empty: none is known.
+
+        Raises:
+            InputError: an invalid Q or DQ.
+        """
         ...
 
 

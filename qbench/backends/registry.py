@@ -1,15 +1,19 @@
 """The backends that can be named."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from qbench.errors import QbenchError
 from qbench.extension import Catalogue, Extension, known_extensions
 
 if TYPE_CHECKING:
-    from qbench.backends.protocol import Backend
+    import onnx_ir as ir
+
+    from qbench.backends.protocol import Backend, Miscomputed
     from qbench.numerics import Arithmetic
 
 
@@ -19,12 +23,6 @@ def _ort(name: str) -> "Backend":
     return ORT_BACKENDS[name]
 
 
-def _openvino(name: str, precision: str) -> "Backend":
-    from qbench.backends.openvino import OpenvinoBackend
-
-    return OpenvinoBackend(name=name, precision=precision)
-
-
 def _integer(name: str, make: Callable[[], "Arithmetic"] | None = None) -> "Backend":
     from qbench.backends.integer import IntegerBackend
     from qbench.numerics import get_arithmetic
@@ -32,28 +30,10 @@ def _integer(name: str, make: Callable[[], "Arithmetic"] | None = None) -> "Back
     return IntegerBackend(arithmetic=get_arithmetic(name) if make is None else make())
 
 
-def _torch(engine: str) -> "Backend":
-    from qbench.backends.torch_quantized import TorchBackend
-
-    return TorchBackend(engine=engine)
-
-
-def _tvm() -> "Backend":
-    from qbench.backends.tvm import TvmBackend
-
-    return TvmBackend()
-
-
 def _onnx_reference() -> "Backend":
     from qbench.backends.onnx_reference import OnnxReferenceBackend
 
     return OnnxReferenceBackend()
-
-
-def _litert(kernels: str) -> "Backend":
-    from qbench.backends.litert import LitertBackend
-
-    return LitertBackend(kernels=kernels)
 
 
 def device_backend(path: Path, arithmetics: "Callable[[str], Arithmetic] | None" = None) -> "Backend":
@@ -79,17 +59,11 @@ _ARITHMETICS = tuple(sorted(path.stem for path in _PRESETS.glob("*.toml")))
 _DEVICES = Path(__file__).parents[1] / "passes" / "partition" / "devices"
 _PARTITIONED = "partitioned-"
 _ORT = ("ort-cpu", "ort-cpu-noopt", "ort-cpu-precise", "ort-cpu-qoperator")
-_TORCH = {f"torch-{engine}": partial(_torch, engine) for engine in ("fbgemm", "onednn", "qnnpack")}
 
 _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
     {
         **{name: partial(_ort, name) for name in _ORT},
         "onnx-reference": _onnx_reference,
-        "tvm": _tvm,
-        "openvino": partial(_openvino, "openvino", "f32"),
-        "openvino-bf16": partial(_openvino, "openvino-bf16", "bf16"),
-        **_TORCH,
-        **{f"litert-{kernels}": partial(_litert, kernels) for kernels in ("reference", "builtin", "xnnpack")},
         **{f"integer-{name}": partial(_integer, name) for name in _ARITHMETICS},
         **{f"{_PARTITIONED}{path.stem}": partial(device_backend, path) for path in sorted(_DEVICES.glob("*.toml"))},
     }
@@ -113,15 +87,46 @@ def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
 
 
 def integer_backends(extensions: Iterable[Extension] = ()) -> frozenset[str]:
-    """Names of the backends that run no float graph: integer interpreters, devices, and PyTorch's quantized engines.
+    """Names of the backends that run no float graph: integer interpreters, devices, and those whose entry says so.
 
-    No backend is constructed: a device is recognized by its name, ``partitioned-…``.
+    No backend is constructed: a device is recognized by its name, ``partitioned-…``, one of an extension by
+    ``runs_float`` of its factory (``BackendEntry``).
     """
     given = tuple(extensions)
     names = (*_ARITHMETICS, *(name for one in given for name in one.arithmetics))
     backends = (*_OWN, *(name for one in given for name in one.backends))
     devices = (name for name in backends if name.startswith(_PARTITIONED))
-    return frozenset((*(f"integer-{name}" for name in names), *_TORCH, *devices))
+    declared = (
+        name for one in given for name, factory in one.backends.items() if not getattr(factory, "runs_float", True)
+    )
+    return frozenset((*(f"integer-{name}" for name in names), *declared, *devices))
+
+
+def backends_of_format(suffix: str) -> tuple[str, ...]:
+    """Names of the known backends that run model files with this suffix as they are."""
+    return tuple(name for name, one in _known_backends() if suffix in one.capabilities.file_formats)
+
+
+def miscomputed(model: "ir.Model") -> "tuple[Miscomputed, ...]":
+    """The nodes of ``model`` that an engine of the known extensions computes wrong, with the reason.
+
+    Each is listed once, though several backends may run the same engine.
+
+    Raises:
+        InputError: an invalid Q or DQ.
+    """
+    from qbench.backends.protocol import KnowsMistakes
+
+    knowing = [one for _, one in _known_backends() if isinstance(one, KnowsMistakes)]
+    return tuple(dict.fromkeys(wrong for one in knowing for wrong in one.miscomputed(model)))
+
+
+def _known_backends() -> "Iterator[tuple[str, Backend]]":
+    """The backends of extensions that can be made, by name."""
+    known = catalogue(known_extensions())
+    for name in sorted(name for _, table in known.added for name in table):
+        with suppress(QbenchError):  # one that cannot be made here has nothing to say
+            yield name, known.get(name)
 
 
 def as_backend(backend: "Backend | str") -> "Backend":

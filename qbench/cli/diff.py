@@ -250,10 +250,10 @@ def _artifacts(arguments: argparse.Namespace, model: str) -> "SubjectArtifacts":
 
 def _form(shared: "SubjectArtifacts") -> str:
     """The form in which the graphs came: float, or the first quantized form."""
-    from qbench.graph import form_of
+    from qbench.graph import form_text
     from qbench.quantization import is_quantized
 
-    return next((form_of(model).value for model in shared.graphs.values() if is_quantized(model)), FLOAT)
+    return next((form_text(model) for model in shared.graphs.values() if is_quantized(model)), FLOAT)
 
 
 def _align(arguments: argparse.Namespace, came: tuple[str, str], sides: "Sequence[dict[str, Side]]") -> None:

@@ -1,4 +1,4 @@
-"""qbench export: runs in other tools' formats, and a quantized model as a TFLite file."""
+"""qbench export: runs in other tools' formats, and a quantized model as a file of another format, such as TFLite."""
 
 import argparse
 import itertools
@@ -46,7 +46,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Write the file; INCOMPLETE when a run in it is not whole.
 
     Raises:
-        InputError: there is no such run. UnsupportedError: TFLite lacks an operator of the model.
+        InputError: there is no such run. UnsupportedError: the format lacks an operator of the model.
+        UnavailableError: what writes the format is not installed.
         StoreError: the file cannot be written.
     """
     if any(name.endswith(".onnx") for name in arguments.runs):
@@ -75,23 +76,25 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _export_model(arguments: argparse.Namespace) -> ExitCode:
-    """Write one ONNX model as a TFLite file with its own scales, zero points, weights and biases."""
-    output = Path(arguments.output or "")
-    if len(arguments.runs) != 1 or output.suffix != ".tflite" or arguments.format is not None:
-        raise InputError(
-            f"Exporting '{arguments.runs[0]}'",
-            found=_wrong_export(arguments),
-            expected="one ONNX model, no --format, and a file that ends with .tflite",
-            remedy="Call 'qbench export MODEL.onnx -o MODEL.tflite'.",
-        )
-    from qbench.backends import write_tflite
-    from qbench.graph import load_model
+    """Write one ONNX model as a file of another format with its own scales, zero points, weights and biases."""
+    from qbench.extension import known_extensions
+    from qbench.graph import format_catalogue, format_of_path, load_model
     from qbench.storage import staged_files
 
-    written = write_tflite(load_model(Path(arguments.runs[0])))
+    output, doing = Path(arguments.output or ""), f"Exporting '{arguments.runs[0]}'"
+    target = format_of_path(output, doing)
+    if len(arguments.runs) != 1 or target is None or arguments.format is not None:
+        suffixes = [f".{name}" for name in format_catalogue(known_extensions()).names()]
+        raise InputError(
+            doing,
+            found=_wrong_export(arguments),
+            expected=f"one ONNX model, no --format, and a file that ends with {' or '.join(suffixes) or '.tflite'}",
+            remedy="Call 'qbench export MODEL.onnx -o MODEL.tflite'.",
+        )
+    written = target.write(load_model(Path(arguments.runs[0])))
     with staged_files(output) as folder:
         (folder / output.name).write_bytes(written.data)
-    operators = f"{len(written.nodes)} operators, {len(written.in_float)} of them in float32"
+    operators = f"{written.operators} operators, {written.in_float} of them in float32"
     say(f"wrote {output}: {len(written.data):,} bytes, {operators}")
     return ExitCode.FINE
 

@@ -125,7 +125,7 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
     if lint.unjudged:
         put(f"not judged: {', '.join(lint.unjudged)} (two computed operands, or a different sum at every position)")
     for one in lint.miscomputed:
-        put(f"OpenVINO computes this wrong: {one.node}: {one.why}")
+        put(f"{one.engine} computes this wrong: {one.node}: {one.why}")
     for name in arguments.arithmetic:
         _print_limits(lint, choose_arithmetic(name).name)
 

@@ -89,7 +89,8 @@ def _backend(backend: Any) -> str:  # noqa: ANN401 - a Backend
     if isinstance(backend, Recorded):
         return f"answers that were recorded elsewhere, in '{backend.recorded().path}'"
     limit = backend.capabilities.max_macs
-    forms = ", ".join(sorted(form.value for form in backend.capabilities.forms))
+    can = backend.capabilities
+    forms = ", ".join(sorted((*(form.value for form in can.forms), *can.file_formats)))
     most = "" if limit is None else f"; up to {limit / 1e6:g} million multiply-accumulates"
     arithmetic = None if backend.packages else arithmetic_of(backend)
     counts = f"counts with {', '.join(backend.packages) or 'nothing outside'}"

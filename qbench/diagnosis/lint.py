@@ -422,7 +422,7 @@ class LayerLint:
 class ModelLint:
     """The ``layers`` of a graph in order, and the names of the products that are not examined (``unjudged``).
 
-    ``miscomputed`` is what OpenVINO, whatever its arithmetic, computes wrong.
+    ``miscomputed`` is what an engine of a known backend computes wrong, whatever its arithmetic.
     """
 
     layers: tuple[LayerLint, ...]
@@ -433,10 +433,10 @@ class ModelLint:
     def risky(self) -> bool:
         """Whether a layer can saturate or overflow: under a named arithmetic; if none is named, under any.
 
-        What OpenVINO computes wrong counts where its arithmetic is named.
+        What an engine computes wrong counts where its arithmetic is named.
         """
         named = {name for layer in self.layers for name in layer.machines}
-        if self.miscomputed and any(name.startswith("openvino") for name in named):
+        if any(named.intersection(one.arithmetics) for one in self.miscomputed):
             return True
         if named:
             return any(found for layer in self.layers for found in layer.machines.values())

@@ -19,7 +19,7 @@ from qbench.backends import (
 )
 from qbench.errors import InputError
 from qbench.evaluation import Quantized, Request, Rewriting, rewrite_quantized, steps_of
-from qbench.graph import Form, constant_value, consumers, form_of, node_key, own_copy, producer, values_by_name
+from qbench.graph import constant_value, consumers, format_held_by, node_key, own_copy, producer, values_by_name
 from qbench.metrics import Differences, count_differences
 from qbench.number_text import rough_percent
 from qbench.passes import plannable
@@ -240,14 +240,15 @@ def targets_of(request: Request) -> Mapping[str, Target]:
     """Graph → target, in the order of the model's graphs.
 
     Raises:
-        InputError: the cell runs the float model, or a TFLite file as it came.
+        InputError: the cell runs the float model, or a file of another format as it came.
         QbenchError: its graphs cannot be made.
     """
     quantized = quantized_of(request)
-    if any(form_of(model) is Form.TFLITE for model in quantized.models.values()):
+    formats = {held for model in quantized.models.values() if (held := format_held_by(model)) is not None}
+    if formats:
         raise InputError(
             f"Localizing in '{request.cell}'",
-            found="a TFLite file, of which no engine returns the values inside",
+            found=f"a '.{min(formats)}' file, of which no engine returns the values inside",
             expected="an ONNX graph",
             remedy="Localize the ONNX file that it was written from, on the same backend.",
         )

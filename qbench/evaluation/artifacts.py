@@ -18,15 +18,27 @@ from qbench.backends import (
     Executor,
     Feeds,
     OutputCheck,
+    backends_of_format,
     executed_by,
     in_slices,
     isolated,
     run_where_prepared,
-    tflite_products,
 )
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.subject import Subject, read_given
-from qbench.graph import Capabilities, Form, declare_dims, declared_dims, form_of, graph_digest, node_macs, own_copy
+from qbench.graph import (
+    Capabilities,
+    Form,
+    declare_dims,
+    declared_dims,
+    file_products,
+    form_of,
+    form_text,
+    format_held_by,
+    graph_digest,
+    node_macs,
+    own_copy,
+)
 from qbench.metrics import Answers, Likelihoods, OutputKind, Outputs, restored_answers
 from qbench.number_text import counted, rough_percent
 from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
@@ -220,14 +232,15 @@ def prepare_runners(
     """An executor a graph, for batches of any size, whose results are checked; leaving ``stack`` closes them.
 
     Raises:
-        UnsupportedError: a graph holds a TFLite file, and the backend is not LiteRT.
+        UnsupportedError: a graph holds a file of a format that the backend does not run.
         QbenchError: what ``backend.prepare`` raises.
     """
-    if Form.TFLITE not in backend.capabilities.forms and any(form_of(one) is Form.TFLITE for one in graphs.values()):
+    held = {suffix for one in graphs.values() if (suffix := format_held_by(one)) is not None}
+    if unread := sorted(held - backend.capabilities.file_formats):
         raise UnsupportedError(
-            f"Running a TFLite file on '{backend.name}'",
+            f"Running a '.{unread[0]}' file on '{backend.name}'",
             found="a backend that reads ONNX graphs",
-            expected="litert-reference, litert-builtin or litert-xnnpack",
+            expected=f"one of {', '.join(backends_of_format(unread[0]))}",
             remedy="Choose one of these for this model.",
         )
     engine = isolated(backend)
@@ -333,7 +346,7 @@ class SubjectArtifacts:
             if is_quantized(graph):
                 raise InputError(
                     f"Taking '{self.subject.model.id}' for a float model",
-                    found=f"a model that is quantized already ({form_of(graph).value})",
+                    found=f"a model that is quantized already ({form_text(graph)})",
                     expected="a float one: its answers are the reference, and schemas are planned on it",
                     remedy="Name its fp32 partner: fp32 = \"…\" in a suite, --fp32 at 'qbench eval'.",
                 )
@@ -371,7 +384,7 @@ class SubjectArtifacts:
     def macs(self) -> int:
         """Multiply-accumulates of one sample through every graph once."""
         in_nodes = sum(sum(node_macs(model).values()) for model in self.graphs.values())
-        return in_nodes + sum(one.macs for model in self.graphs.values() for one in tflite_products(model))
+        return in_nodes + sum(one.macs for model in self.graphs.values() for one in file_products(model))
 
     def samples(self, dataset: Dataset) -> Samples:
         """``dataset`` prepared for this model."""

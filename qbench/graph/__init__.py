@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from qbench.graph.fixed_qparams import is_pinned as is_pinned
     from qbench.graph.fixed_qparams import pin_of as pin_of
     from qbench.graph.fixed_qparams import pin_value as pin_value
+    from qbench.graph.foreign_files import FileFormat as FileFormat
+    from qbench.graph.foreign_files import FileProduct as FileProduct
+    from qbench.graph.foreign_files import WrittenFile as WrittenFile
+    from qbench.graph.foreign_files import file_held_by as file_held_by
+    from qbench.graph.foreign_files import file_products as file_products
+    from qbench.graph.foreign_files import form_text as form_text
+    from qbench.graph.foreign_files import format_catalogue as format_catalogue
+    from qbench.graph.foreign_files import format_held_by as format_held_by
+    from qbench.graph.foreign_files import format_of_path as format_of_path
+    from qbench.graph.foreign_files import graph_of_file as graph_of_file
     from qbench.graph.model_files import MESSAGE_LIMIT as MESSAGE_LIMIT
     from qbench.graph.model_files import AnyModel as AnyModel
     from qbench.graph.model_files import as_model as as_model
@@ -32,7 +42,6 @@ if TYPE_CHECKING:
     from qbench.graph.ops import PRODUCTS as PRODUCTS
     from qbench.graph.ops import REFERENCE_KERNEL as REFERENCE_KERNEL
     from qbench.graph.ops import REQUANTIZE as REQUANTIZE
-    from qbench.graph.ops import TFLITE_DOMAIN as TFLITE_DOMAIN
     from qbench.graph.ops import IntegerForm as IntegerForm
     from qbench.graph.ops import Kind as Kind
     from qbench.graph.ops import OpSpec as OpSpec

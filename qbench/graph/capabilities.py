@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 
 class Form(enum.Enum):
-    """The forms of a graph; ``TFLITE`` is one node that holds a TFLite file."""
+    """The forms of a graph; ``FILE`` is one node that holds a file of another format."""
 
     FLOAT = "float"
     QDQ = "qdq"
     QOPERATOR = "qoperator"
     INTEGER = "integer"
-    TFLITE = "tflite"
+    FILE = "file"
 
 
 class ZeroPoints(enum.Enum):
@@ -28,6 +28,7 @@ class Capabilities:
 
     Args:
         forms: the graph forms it runs.
+        file_formats: suffixes of the model files that are not ONNX and that it runs as they are.
         activation_qtypes, weight_qtypes, bias_qtypes: names of the grids it has (``int8``, ``uint8``, …). Biases of
             ``int32`` alone are at the product's scale; a backend that names further ones adds biases of all of these
             at scales of their own in integers, too (``adds_off_product``).
@@ -53,6 +54,7 @@ class Capabilities:
     """
 
     forms: frozenset[Form] = frozenset({Form.FLOAT, Form.QDQ})
+    file_formats: frozenset[str] = frozenset()
     activation_qtypes: frozenset[str] = frozenset({"int8", "uint8"})
     weight_qtypes: frozenset[str] = frozenset({"int8", "uint8"})
     bias_qtypes: frozenset[str] = frozenset({"int32"})

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.graph.capabilities import Form
-from qbench.graph.ops import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_FORMS, TFLITE_DOMAIN
+from qbench.graph.ops import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_FORMS
 from qbench.graph.query import (
     constant_value,
     input_at,
@@ -341,16 +341,25 @@ _ENGINE_OPERATORS = frozenset(
 )
 
 
+def held_format(node: ir.Node) -> str | None:
+    """The suffix of the format of the file that ``node`` holds; None: it is an operator.
+
+    The node ``TfliteFile`` of the domain ``qbench.tflite`` holds a ``.tflite`` file.
+    """
+    ours, _, suffix = node.domain.partition(".")
+    return suffix if ours == "qbench" and node.op_type == f"{suffix.capitalize()}File" else None
+
+
 def form_of(model: ir.Model) -> Form:
     """The form of ``model``, subgraphs included: the lowest that any node of it has.
 
-    A node that holds a TFLite file makes it tflite; our integer operators, integer; integer operators of ONNX or ONNX
-    Runtime, qoperator; QuantizeLinear and its kin, or quantization in float operators, qdq; without any of these it is
-    float.
+    A node that holds a file of another format makes it file; our integer operators, integer; integer operators of ONNX
+    or ONNX Runtime, qoperator; QuantizeLinear and its kin, or quantization in float operators, qdq; without any of
+    these it is float.
     """
     nodes = [node for graph in model.graphs() for node in graph]
-    if any(node.domain == TFLITE_DOMAIN for node in nodes):
-        return Form.TFLITE
+    if any(held_format(node) for node in nodes):
+        return Form.FILE
     if any(node.domain == INTEGER_DOMAIN for node in nodes):
         return Form.INTEGER
     if any(_is_qoperator(node) for node in nodes):

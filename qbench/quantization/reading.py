@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import tflite_products
 from qbench.calibration import Unit, units_of
 from qbench.graph import (
     Form,
     constant_value,
+    file_products,
     form_of,
     graph_digest,
     input_at,
@@ -141,14 +141,14 @@ def read_plan(model: ir.Model) -> Plan:
     """What the quantized ``model`` says about its slots, as a plan of its float graph; without a profile.
 
     Args:
-        model: in QDQ or operator form, or one that holds a TFLite file, whose plan has products and no decisions; not
-            touched. Of a float model the plan is empty.
+        model: in QDQ or operator form, or one that holds a file of another format, whose plan has products and no
+            decisions; not touched. Of a float model the plan is empty.
 
     Raises:
         InputError: a Q or DQ that means nothing: a scale of zero, a DequantizeLinear of reals.
         UnsupportedError: the model cannot be brought to the opset that QDQ is written at.
     """
-    if form_of(model) is Form.TFLITE:
+    if form_of(model) is Form.FILE:
         return _plan_of_file(model)
     lifted = plannable(model)
     macs = node_macs(lifted)
@@ -181,8 +181,8 @@ def read_plan(model: ir.Model) -> Plan:
 
 
 def _plan_of_file(model: ir.Model) -> Plan:
-    """The plan of a TFLite file, which is opaque: the products that it holds, and which of them are on integers."""
-    products = tflite_products(model)
+    """The plan of an opaque file of another format: its products, and which of them are on integers."""
+    products = file_products(model)
     return Plan(
         schema=GIVEN,
         canonical="default",
@@ -207,7 +207,7 @@ def is_quantized(model: ir.Model) -> bool:
         What ``read_plan`` raises.
     """
     form = form_of(model)
-    if form in (Form.QDQ, Form.TFLITE):
+    if form in (Form.QDQ, Form.FILE):
         return read_plan(model).integer_macs > _QUANTIZED
     return form is not Form.FLOAT
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import load_tflite
 from qbench.errors import InputError, require_type
 from qbench.extension import known_extensions
-from qbench.graph import load_model, operator_catalogue, with_operators
+from qbench.graph import format_of_path, load_model, operator_catalogue, with_operators
 from qbench.subjects.catalogue import model_catalogue
 from qbench.subjects.detection import Detection, FramedPicture
 from qbench.subjects.pictures import Picture
@@ -193,9 +192,10 @@ def only_graph(network: ZooModel) -> ir.Model:
 
 
 def _read_file(path: str) -> ir.Model:
-    """The graph of the file; its nodes know the operators of the known extensions. A TFLite file is one node."""
-    if Path(path).suffix.lower() == ".tflite":
-        return load_tflite(path)
+    """The graph of the file, whose nodes know the operators of extensions; a file of another format is one node."""
+    foreign = format_of_path(path, f"Loading the model '{path}'")
+    if foreign is not None:
+        return foreign.read(Path(path))
     return with_operators(load_model(path), operator_catalogue(known_extensions()))
 
 

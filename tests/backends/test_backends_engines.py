@@ -22,7 +22,7 @@ from qbench.backends import (
     runs_as_written,
 )
 from qbench.errors import InputError, NotFetchedError, UnsupportedError
-from qbench.extension import Extension
+from qbench.extension import Extension, installed_extensions
 from qbench.graph import check_convention, graph_digest, save_model
 from qbench.host import DotProduct, probe_dot_product
 from qbench.numerics import list_arithmetics
@@ -348,8 +348,9 @@ def test_nothing_is_suggested_for_a_name_that_resembles_none(name):
 
 def test_every_arithmetic_is_a_backend_and_listing_them_loads_no_numerics():
     wanted = {f"integer-{name}" for name in list_arithmetics()} | {f"partitioned-{name}" for name in list_devices()}
-    wanted |= {"torch-fbgemm", "torch-onednn", "torch-qnnpack"}
     assert integer_backends() == wanted <= set(catalogue().names())
+    quantized_only = {"torch-fbgemm", "torch-onednn", "torch-qnnpack"}
+    assert integer_backends(installed_extensions()) == wanted | quantized_only
     code = "import sys; from qbench.backends import catalogue; catalogue(); print('qbench.numerics' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
@@ -378,7 +379,7 @@ ENGINES = {
 )
 def test_an_engine_that_does_not_load_is_skipped_with_its_reason(name, raised, monkeypatch, tmp_path):
     """Whatever its import raises, cells are skipped: the error is that of a package that is not installed."""
-    import qbench.backends.openvino
+    import qbench_engines.openvino
 
     file, extra = ENGINES[name]
     (tmp_path / file).parent.mkdir(exist_ok=True)
@@ -388,7 +389,7 @@ def test_an_engine_that_does_not_load_is_skipped_with_its_reason(name, raised, m
     for module in [one for one in sys.modules if one.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.syspath_prepend(tmp_path)
-    qbench.backends.openvino._core.cache_clear()
+    qbench_engines.openvino._core.cache_clear()
     with pytest.raises(NotFetchedError) as caught:
         get_backend(name).prepare(qdq_net())
     assert raised.partition("'")[2].strip("')") in caught.value.found
@@ -398,11 +399,11 @@ def test_an_engine_that_does_not_load_is_skipped_with_its_reason(name, raised, m
 @pytest.mark.parametrize(("name", "lacking"), [("openvino", "Core"), ("torch-fbgemm", "quantize_per_tensor")])
 def test_an_empty_package_counts_as_one_that_is_not_installed(name, lacking, monkeypatch):
     """A folder of the engine's name, or a release without what the backend calls, imports without an error."""
-    import qbench.backends.openvino
+    import qbench_engines.openvino
 
     package = name.partition("-")[0]
     monkeypatch.setitem(sys.modules, package, types.ModuleType(package))
-    qbench.backends.openvino._core.cache_clear()
+    qbench_engines.openvino._core.cache_clear()
     with pytest.raises(NotFetchedError, match=f"has no attribute '{lacking}'.*pip install"):
         get_backend(name).prepare(qdq_net())
 

@@ -6,8 +6,9 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_ir import from_proto
 
-from qbench.backends import get_backend, write_tflite
+from qbench.backends import get_backend
 from qbench.errors import InputError, NotFetchedError, UnsupportedError
+from qbench_engines import write_tflite
 
 NAMES = ("litert-reference", "litert-builtin", "litert-xnnpack")
 

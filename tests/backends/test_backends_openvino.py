@@ -7,9 +7,10 @@ import onnx_ir as ir
 import pytest
 from test_backends_engines import batch, float_net, qdq_net, run
 
-from qbench.backends import get_backend, in_slices, openvino, versions_of
+from qbench.backends import get_backend, in_slices, versions_of
 from qbench.errors import InputError, NotFetchedError, UnsupportedError
 from qbench.evaluation import build_subject, subject_artifacts
+from qbench_engines import openvino
 
 NAMES = ("openvino", "openvino-bf16")
 needs_engine = pytest.mark.oracle

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from qbench.backends import load_tflite
-from qbench.backends.tflite_model import fed, is_first, returned
 from qbench.errors import InputError
+from qbench_engines import load_tflite
+from qbench_engines.tflite_model import fed, is_first, returned
 
 REALS = arrays.arrays(np.float32, (2, 5), elements=st.floats(-100, 100, width=32))
 SCALES = st.sampled_from([2.0**-4, 0.5, 1.0, 3.0])

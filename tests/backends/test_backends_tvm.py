@@ -8,10 +8,10 @@ import onnx.parser
 import pytest
 
 from qbench.backends import Backend, Executed, Executor, RemoteBackend, get_backend, versions_of
-from qbench.backends.tvm import TvmBackend
 from qbench.errors import InputError, NotFetchedError, UnavailableError, UnsupportedError
 from qbench.evaluation.artifacts import executed_macs
 from qbench.graph import Form
+from qbench_engines.tvm import TvmBackend
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> net (float[N, 1, 6, 6] x) => (float[N, 2, 4, 4] y) '
 NET = HEAD + (
@@ -99,7 +99,7 @@ def test_results_keep_their_order_and_a_default_input_is_not_replaced():
 
 
 def test_without_the_package_the_reason_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("qbench.backends.tvm.find_spec", lambda _: None)
+    monkeypatch.setattr("qbench_engines.tvm.find_spec", lambda _: None)
     with pytest.raises(NotFetchedError) as caught:
         get_backend("tvm").prepare(net())
     assert "pytest-qbench[tvm]" in caught.value.remedy

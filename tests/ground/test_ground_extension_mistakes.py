@@ -8,7 +8,18 @@ from qbench.errors import InputError, UnsupportedError
 from qbench.extension import Catalogue, Extension, known_extensions, named_also
 from qbench.subjects import ReadyArray, WholeOutput, ZooModel, get_model
 
-TABLES = ("models", "datasets", "backends", "schemas", "range_methods", "metrics", "arithmetics", "operators", "passes")
+TABLES = (
+    "models",
+    "datasets",
+    "backends",
+    "schemas",
+    "range_methods",
+    "metrics",
+    "arithmetics",
+    "operators",
+    "passes",
+    "formats",
+)
 NO_TABLES = {"a list": ["a"], "a text": "a", "none": None, "a function": dict}
 NO_FACTORIES = {
     "a text": "cnn.onnx",

@@ -89,7 +89,7 @@ def _delegates(interpreter: Any) -> bool:
 
 def written(operator: str, options: Options, inputs: Sequence[Tensor | None], output: Tensor) -> bytes:
     """The flatbuffer of a model of one ``operator``; an absent input is None."""
-    from qbench.backends.tflite_file import Grid, TfliteFile, int8_version
+    from qbench_engines.tflite_file import Grid, TfliteFile, int8_version
 
     def placed(tensor: Tensor, index: int) -> int:
         found, grid = None, tensor.grid

@@ -5,14 +5,15 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
-from qbench.backends import executed_by, get_backend, load_tflite, write_tflite
+from qbench.backends import executed_by, get_backend
 from qbench.cli import main
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation import build_subject, measure_cell, subject_artifacts
-from qbench.graph import Form, form_of, save_model
+from qbench.graph import Form, form_of, format_held_by, save_model
 from qbench.quantization import as_schema, read_plan
 from qbench.storage import Cache
 from qbench.subjects import get_dataset, get_model, prepare_samples
+from qbench_engines import load_tflite, write_tflite
 
 pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("litert")]
 NAMES = ("litert-reference", "litert-builtin", "litert-xnnpack")
@@ -57,7 +58,7 @@ def test_planned_and_executed_shares_are_known(files, name) -> None:
     assert measured.score("top1").value > 0.95
     assert measured.integer_macs == measured.executed_macs == 1.0
     model = load_tflite(files / "net.tflite")
-    assert form_of(model) is Form.TFLITE
+    assert (form_of(model), format_held_by(model)) == (Form.FILE, "tflite")
     assert read_plan(model).macs == subject_artifacts(subject, get_backend("ort-cpu")).macs
 
 
@@ -66,7 +67,7 @@ def test_the_command_measures_it_and_other_backends_and_localize_refuse_it(files
     assert main(["eval", *words, "--backend", "litert-xnnpack"]) == 0
     assert "100.0 % were executed in integers" in capsys.readouterr().out
     assert main(["eval", *words, "--backend", "ort-cpu"]) != 0
-    assert "Running a TFLite file on 'ort-cpu'" in capsys.readouterr().err
+    assert "Running a '.tflite' file on 'ort-cpu'" in capsys.readouterr().err
     assert main(["localize", *words, "--backend", "litert-builtin"]) != 0
     assert "of which no engine returns the values inside" in capsys.readouterr().err
 

@@ -6,7 +6,7 @@ import pytest
 from litert_models import MACHINES, Kernels
 from onnx import TensorProto, helper
 
-from qbench.backends import executed_by, get_backend, write_tflite
+from qbench.backends import executed_by, get_backend
 from qbench.calibration import calibrate
 from qbench.cli import main
 from qbench.errors import UnsupportedError
@@ -17,6 +17,7 @@ from qbench.storage import Cache
 from qbench.subjects import get_dataset, get_model, prepare_samples
 from qbench.subjects.operator_graphs import operator_feeds, operator_graph
 from qbench.subjects.operators import get_operator, list_operators
+from qbench_engines import write_tflite
 
 pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("litert")]
 NAMES = {Kernels.REFERENCE: "reference", Kernels.OPTIMIZED: "builtin", Kernels.XNNPACK: "xnnpack"}

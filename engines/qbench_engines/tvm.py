@@ -12,14 +12,27 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.execution import executed_as_written
-from qbench.backends.feeds import FeedCheck, loaded
-from qbench.backends.protocol import Array, Closing, Executed, Executor, Feeds
-from qbench.backends.refusals import batch_refusal, not_installed
-from qbench.backends.slicing import in_slices
-from qbench.backends.venv.another_python import with_batch
-from qbench.backends.venv.client import FIRST_MESSAGE_S, Child, ChildError, EngineError, own_environment, own_python
-from qbench.backends.venv.worker import serve
+from qbench.backends import (
+    FIRST_MESSAGE_S,
+    Array,
+    Child,
+    ChildError,
+    Closing,
+    EngineError,
+    Executed,
+    Executor,
+    FeedCheck,
+    Feeds,
+    batch_refusal,
+    executed_as_written,
+    in_slices,
+    loaded,
+    not_installed,
+    own_environment,
+    own_python,
+    serve,
+    with_batch,
+)
 from qbench.errors import QbenchError, UnavailableError, UnsupportedError, require_count
 from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes
 from qbench.host import package_versions

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends.protocol import Array
+from qbench.backends import Array
 from qbench.errors import NotFetchedError, UnsupportedError
 from qbench.graph import (
     INTEGER_FORMS,

@@ -15,14 +15,23 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.feeds import FeedCheck, loaded
-from qbench.backends.protocol import HANG_S, Array, Closing, Executed, Executor, Feeds
-from qbench.backends.refusals import batch_refusal, importing_engine
-from qbench.backends.tflite_file import Shape, Written
-from qbench.backends.tflite_model import fed, is_first, returned, tflite_bytes
-from qbench.backends.tflite_writer import free_axes, write_tflite
+from qbench.backends import (
+    HANG_S,
+    Array,
+    Closing,
+    Executed,
+    Executor,
+    FeedCheck,
+    Feeds,
+    batch_refusal,
+    importing_engine,
+    loaded,
+)
 from qbench.errors import UnsupportedError, require_count
-from qbench.graph import Capabilities, Form
+from qbench.graph import Capabilities, Form, file_held_by
+from qbench_engines.tflite_file import Shape, Written
+from qbench_engines.tflite_model import SUFFIX, fed, is_first, returned
+from qbench_engines.tflite_writer import free_axes, write_tflite
 
 _KERNELS = MappingProxyType(
     {
@@ -48,7 +57,8 @@ class LitertBackend:
     kernels: str
     capabilities: Capabilities = field(
         default_factory=lambda: Capabilities(
-            forms=frozenset({Form.FLOAT, Form.QDQ, Form.QOPERATOR, Form.TFLITE}),
+            forms=frozenset({Form.FLOAT, Form.QDQ, Form.QOPERATOR}),
+            file_formats=frozenset({SUFFIX}),
             weight_qtypes=frozenset({"int4", "int8"}),
             integer_products=frozenset(product(("int8", "uint8"), ("int4", "int8"))),
             requantized_products=frozenset({"Conv", "Gemm", "MatMul"}),  # no integer kernel has a float result
@@ -80,7 +90,7 @@ class LitertBackend:
         require_count(f"Preparing a model on '{self.name}'", "threads", threads)
         _engine(self.name)
         graph = loaded(model)
-        data = tflite_bytes(graph)
+        data = file_held_by(graph)
         if data is not None:
             return _FileExecutor(self, graph, data, tuple(taps), threads)
         executor = _LitertExecutor(self, graph, tuple(taps), threads)

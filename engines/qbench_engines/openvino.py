@@ -12,13 +12,23 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.feeds import FeedCheck, loaded
-from qbench.backends.openvino_limits import PATTERNS, miscomputed
-from qbench.backends.protocol import HANG_S, Array, Closing, Executed, Executor, Feeds
-from qbench.backends.refusals import batch_refusal, importing_engine
+from qbench.backends import (
+    HANG_S,
+    Array,
+    Closing,
+    Executed,
+    Executor,
+    FeedCheck,
+    Feeds,
+    Miscomputed,
+    batch_refusal,
+    importing_engine,
+    loaded,
+)
 from qbench.errors import InputError, QbenchError, UnsupportedError, require_count
 from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, node_key, save_model
 from qbench.host import package_versions, processor_class
+from qbench_engines.openvino_limits import PATTERNS, miscomputed
 
 # The settings of a compiled model. OpenVINO chooses some of them by the processor, and they change numbers: on a
 # processor with bf16 instructions its default computes what is float in bf16. So they are fixed here, and a backend of
@@ -79,6 +89,14 @@ class OpenvinoBackend:
     def arithmetic(self) -> str | None:
         """That of its integer kernels on this processor; None: they are not known."""
         return _ARITHMETICS.get(processor_class())
+
+    def miscomputed(self, model: ir.Model) -> tuple[Miscomputed, ...]:
+        """The nodes of ``model`` that OpenVINO computes wrong, with the reason; ``prepare`` refuses them.
+
+        Raises:
+            InputError: an invalid Q or DQ.
+        """
+        return miscomputed(model)
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
         """A compiled model.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.protocol import Array
+from qbench.backends import Array
 from qbench.graph import (
     ENGINE_DOMAIN,
     INTEGER_DOMAIN,

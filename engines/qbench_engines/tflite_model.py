@@ -6,7 +6,6 @@ and their types are read when it is loaded, so that planned and executed shares 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,31 +13,17 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.protocol import Array
-from qbench.backends.tflite_file import tflite_libraries
+from qbench.backends import Array
 from qbench.errors import InputError
-from qbench.graph import TFLITE_DOMAIN
+from qbench.graph import FileProduct, graph_of_file
+from qbench_engines.tflite_file import tflite_libraries
 
-_OPERATOR = "TfliteFile"
+SUFFIX = "tflite"
+"""Of the files, and so the name of their format."""
 _IDENTIFIER = b"TFL3"
 _IDENTIFIER_AT = slice(4, 8)
 _NCHW_TO_NHWC, _NHWC_TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 _IMAGE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class TfliteProduct:
-    """A product of a TFLite file.
-
-    Args:
-        name: of its result, by which the file names its operators.
-        macs: multiply-accumulates of one sample.
-        in_integers: whether its data are integers.
-    """
-
-    name: str
-    macs: int
-    in_integers: bool
 
 
 def load_tflite(path: Path | str) -> ir.Model:
@@ -72,28 +57,6 @@ def load_tflite(path: Path | str) -> ir.Model:
         raise InputError(doing, found="a damaged file", expected="a whole TFLite file", remedy=remedy) from error
 
 
-def tflite_bytes(model: ir.Model) -> bytes | None:
-    """The file that ``model`` holds; None: it is an ONNX model."""
-    node = _node(model)
-    return None if node is None else node.attributes["file"].as_tensor().numpy().tobytes()
-
-
-def tflite_products(model: ir.Model) -> tuple[TfliteProduct, ...]:
-    """The products of the file that ``model`` holds, in the file's order."""
-    node = _node(model)
-    if node is None:
-        return ()
-    names, macs, integer = (node.attributes[key] for key in ("names", "macs", "in_integers"))
-    return tuple(
-        TfliteProduct(name, count, bool(is_integer))
-        for name, count, is_integer in zip(names.as_strings(), macs.as_ints(), integer.as_ints(), strict=True)
-    )
-
-
-def _node(model: ir.Model) -> ir.Node | None:
-    return next((node for node in model.graph if node.domain == TFLITE_DOMAIN), None)
-
-
 def _model(file: Any, schema: Any, data: bytes, path: Path) -> ir.Model:  # noqa: ANN401 - a module without types
     if len(file.subgraphs) != 1:
         raise InputError(
@@ -106,22 +69,9 @@ def _model(file: Any, schema: Any, data: bytes, path: Path) -> ir.Model:  # noqa
     signature = (file.signatureDefs or [None])[0]
     inputs = [_value(graph, at, signature and signature.inputs) for at in graph.inputs]
     outputs = [_value(graph, at, signature and signature.outputs) for at in graph.outputs]
-    products = list(_products(file, graph, schema))
-    node = ir.Node(
-        TFLITE_DOMAIN,
-        _OPERATOR,
-        inputs,
-        [
-            ir.AttrTensor("file", ir.tensor(np.frombuffer(data, np.uint8))),
-            ir.AttrStrings("names", [one.name for one in products]),
-            ir.AttrInt64s("macs", [one.macs for one in products]),
-            ir.AttrInt64s("in_integers", [int(one.in_integers) for one in products]),
-        ],
-        outputs=outputs,
-        name=path.stem,
+    return graph_of_file(
+        SUFFIX, data, name=path.stem, inputs=inputs, outputs=outputs, products=tuple(_products(file, graph, schema))
     )
-    made = ir.Graph(inputs, outputs, nodes=[node], name=path.stem, opset_imports={"": 21, TFLITE_DOMAIN: 1})
-    return ir.Model(made, ir_version=10)
 
 
 def _text(name: bytes | str | None) -> str:
@@ -148,7 +98,7 @@ _TYPES = MappingProxyType({2: ir.DataType.INT32, 3: ir.DataType.UINT8, 4: ir.Dat
 """schema.fbs, enum TensorType."""
 
 
-def _products(file: Any, graph: Any, schema: Any) -> "list[TfliteProduct]":  # noqa: ANN401
+def _products(file: Any, graph: Any, schema: Any) -> list[FileProduct]:  # noqa: ANN401
     kinds = schema.BuiltinOperator
     integers = {schema.TensorType.INT8, schema.TensorType.UINT8, schema.TensorType.INT16}
     found = []
@@ -174,7 +124,7 @@ def _products(file: Any, graph: Any, schema: Any) -> "list[TfliteProduct]":  # n
         else:
             continue
         is_integer = data is not None and data.type in integers
-        found.append(TfliteProduct(_text(result.name), count // batch, is_integer))
+        found.append(FileProduct(_text(result.name), count // batch, is_integer))
     return found
 
 

@@ -15,13 +15,13 @@ Source: OpenVINO 2026.4.1 on x64, compared with ONNX Runtime (docs/backends.md l
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from qbench.backends import Miscomputed
 from qbench.graph import (
     ENGINE_DOMAIN,
     Form,
@@ -37,16 +37,6 @@ from qbench.graph import (
 from qbench.numerics import dequantize
 from qbench.passes import lower_to_integers
 
-
-@dataclass(frozen=True, slots=True)
-class Miscomputed:
-    """What an engine computes wrong: the ``pattern`` by name, the ``node`` at which it is, and ``why`` in words."""
-
-    pattern: str
-    node: str
-    why: str
-
-
 PATTERNS = MappingProxyType(
     {
         "products": "a matrix product without a bias, of data with a zero point, next to another product",
@@ -59,6 +49,10 @@ PATTERNS = MappingProxyType(
 )
 """Pattern → what it is."""
 Nodes = Iterator[ir.Node]
+
+_ENGINE = "OpenVINO"
+ARITHMETICS = ("openvino-avx2", "openvino-vnni")
+"""The arithmetics by which it counts, on one processor or another."""
 
 _NEAR = 1e-3
 """Of a step: an end that is nearer to a level is at that level."""
@@ -78,7 +72,9 @@ def miscomputed(model: ir.Model) -> tuple[Miscomputed, ...]:
         lowered = lower_to_integers(model).graph
         found |= {"products": _products(graph), "averages": _averages(lowered), "factors": _factors(graph)}
     return tuple(
-        Miscomputed(pattern, node_key(node), PATTERNS[pattern]) for pattern, nodes in found.items() for node in nodes
+        Miscomputed(pattern, node_key(node), PATTERNS[pattern], _ENGINE, ARITHMETICS)
+        for pattern, nodes in found.items()
+        for node in nodes
     )
 
 

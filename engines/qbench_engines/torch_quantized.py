@@ -10,11 +10,20 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.execution import executed_as_written
-from qbench.backends.feeds import FeedCheck, loaded, with_taps
-from qbench.backends.protocol import HANG_S, Array, Closing, Executed, Executor, Feeds
-from qbench.backends.refusals import batch_refusal, importing_engine
-from qbench.backends.torch_kernels import QUANTIZED, Grid, Making, Run, make_torch_kernel
+from qbench.backends import (
+    HANG_S,
+    Array,
+    Closing,
+    Executed,
+    Executor,
+    FeedCheck,
+    Feeds,
+    batch_refusal,
+    executed_as_written,
+    importing_engine,
+    loaded,
+    with_taps,
+)
 from qbench.errors import UnsupportedError, require_count
 from qbench.graph import (
     Capabilities,
@@ -28,6 +37,7 @@ from qbench.host import processor_class
 from qbench.interpreter import BatchError, KernelContext, best_means
 from qbench.numerics import get_arithmetic
 from qbench.passes import Target, lower_to_integers
+from qbench_engines.torch_kernels import QUANTIZED, Grid, Making, Run, make_torch_kernel
 
 PREFIX = "torch-"
 ENGINES = ("fbgemm", "qnnpack", "onednn")

@@ -21,23 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends.feeds import require_taps
-from qbench.backends.protocol import Array
-from qbench.backends.tflite_file import (
-    IMAGE,
-    TO_LAST,
-    Grid,
-    Handler,
-    Network,
-    Operand,
-    Operation,
-    Shape,
-    Tensor,
-    Written,
-    codes_dtype,
-    file_axis,
-    refuse,
-)
+from qbench.backends import Array, require_taps
 from qbench.errors import InputError
 from qbench.graph import (
     INTEGER_FORMS,
@@ -56,6 +40,21 @@ from qbench.graph import (
 )
 from qbench.numerics import dequantize
 from qbench.passes import canonicalize, lower_to_integers
+from qbench_engines.tflite_file import (
+    IMAGE,
+    TO_LAST,
+    Grid,
+    Handler,
+    Network,
+    Operand,
+    Operation,
+    Shape,
+    Tensor,
+    Written,
+    codes_dtype,
+    file_axis,
+    refuse,
+)
 
 _SAME, _VALID = 0, 1
 _PER_CHANNEL_DENSE = 12

@@ -1,0 +1,44 @@
+"""The engines and the format TFLite as one extension of qbench: the entry point of the distribution ``qbench-engines``.
+
+The tables name the module that makes an entry, so that listing names imports no engine.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from qbench.backends import BackendEntry
+from qbench.extension import Extension
+
+if TYPE_CHECKING:
+    from qbench.graph import FileFormat
+
+_BACKENDS: Mapping[str, BackendEntry] = {
+    "tvm": BackendEntry("qbench_engines.tvm", "TvmBackend"),
+    "openvino": BackendEntry("qbench_engines.openvino", "OpenvinoBackend"),
+    "openvino-bf16": BackendEntry(
+        "qbench_engines.openvino", "OpenvinoBackend", {"name": "openvino-bf16", "precision": "bf16"}
+    ),
+    **{
+        f"torch-{engine}": BackendEntry(
+            "qbench_engines.torch_quantized", "TorchBackend", {"engine": engine}, runs_float=False
+        )
+        for engine in ("fbgemm", "onednn", "qnnpack")
+    },
+    **{
+        f"litert-{kernels}": BackendEntry("qbench_engines.litert", "LitertBackend", {"kernels": kernels})
+        for kernels in ("reference", "builtin", "xnnpack")
+    },
+}
+
+
+def _tflite() -> "FileFormat":
+    from qbench_engines.tflite_format import TfliteFormat
+
+    return TfliteFormat()
+
+
+EXTENSION = Extension(
+    name="engines",
+    backends=_BACKENDS,
+    formats={"tflite": _tflite},
+)
