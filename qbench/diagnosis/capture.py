@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from qbench.backends import Array, Closing, Executor, Feeds, Timeout, get_backend, in_slices, no_timeout
+from qbench.backends import Array, Closing, Executor, Feeds, Timeout, get_backend, in_slices, isolated, no_timeout
 from qbench.calibration import Rows
 from qbench.diagnosis.engine.client import filled_up
 from qbench.diagnosis.target import Target
@@ -53,7 +53,7 @@ class Capturing(Closing):
         levels = sorted(name for name in around if name in units.by_value and name not in outputs)
         with ExitStack() as stack:
             float_run = stack.enter_context(get_backend(FLOAT_BACKEND).prepare(target.original, taps=sorted(floats)))
-            watched = stack.enter_context(target.watched.prepare(target.quantized, taps=levels))
+            watched = stack.enter_context(isolated(target.watched).prepare(target.quantized, taps=levels))
             whole = in_slices(float_run, target.original), in_slices(watched, target.quantized)
             self._exact, self._seen = _both_runs(target, whole, feeds, {*floats, *levels})
         self._target, self._units, self._size = target, units, size
@@ -337,9 +337,9 @@ def _promises(target: Target) -> bool:
 
 def _both(target: Target, stack: ExitStack) -> tuple[Executor, Executor]:
     """Executors of the graph with the passes and without."""
-    models = target.quantized, target.written or target.quantized
+    models, backend = (target.quantized, target.written or target.quantized), isolated(target.backend)
     ours, theirs = (
-        in_slices(stack.enter_context(target.backend.prepare(model, threads=target.threads)), model) for model in models
+        in_slices(stack.enter_context(backend.prepare(model, threads=target.threads)), model) for model in models
     )
     return ours, theirs
 

@@ -18,6 +18,7 @@ from qbench.backends import (
     arithmetic_of,
     get_backend,
     in_slices,
+    isolated,
     no_timeout,
 )
 from qbench.diagnosis.engine.client import filled_up, rows_of_runs
@@ -141,7 +142,8 @@ class Examination(Closing):
         quantized: bool = False,
     ) -> Executor:
         model = target.quantized if quantized else target.original
-        return in_slices(stack.enter_context(backend.prepare(model, taps=taps, threads=target.threads)), model)
+        executor = isolated(backend).prepare(model, taps=taps, threads=target.threads)
+        return in_slices(stack.enter_context(executor), model)
 
     def _float_taps(self) -> tuple[str, ...]:
         given = {str(value.name) for value in self._target.original.graph.inputs}

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 import onnx_ir as ir
 
-from qbench.backends import Array, Closing, Feeds, Timeout, arithmetic_of, in_slices, no_timeout
+from qbench.backends import Array, Closing, Feeds, Timeout, arithmetic_of, in_slices, isolated, no_timeout
 from qbench.calibration import Rows
 from qbench.diagnosis.capture import Budget, Capturing, KeptFeeds
 from qbench.diagnosis.engine.client import filled_up, rows_of_runs
@@ -142,9 +142,10 @@ def _changes(target: Target) -> list[tuple[Pass, ir.Model, ir.Model]]:
 
 def _agree(target: Target, written: ir.Model, feeds: Feeds) -> bool:
     """Whether the outputs are the same bit for bit, with the passes and without."""
+    engine = isolated(target.watched)
     with ExitStack() as stack:
         ours, theirs = (
-            in_slices(stack.enter_context(target.watched.prepare(model, threads=target.threads)), model).run(feeds)
+            in_slices(stack.enter_context(engine.prepare(model, threads=target.threads)), model).run(feeds)
             for model in (target.quantized, written)
         )
     return not any(unequal(ours[name], theirs[name]).any() for name in ours)
@@ -153,16 +154,16 @@ def _agree(target: Target, written: ir.Model, feeds: Feeds) -> bool:
 def _seen(target: Target, model: ir.Model, feeds: Feeds, names: tuple[str, ...]) -> dict[str, Array]:
     known = {*feeds, *(str(value.name) for value in model.graph.outputs)}
     taps = tuple(name for name in names if name not in known)
-    with target.watched.prepare(model, taps=taps, threads=target.threads) as executor:
+    with isolated(target.watched).prepare(model, taps=taps, threads=target.threads) as executor:
         return {**feeds, **in_slices(executor, model).run(feeds)}
 
 
 def _broken(target: Target, pass_: Pass, broken: BrokenRegion) -> BrokenPass | None:
     """The change of a region; None: the results are equal on the watched backend, or have different shapes."""
-    region, feeds = broken.region, broken.feeds
+    region, feeds, engine = broken.region, broken.feeds, isolated(target.watched)
     with ExitStack() as stack:
         before, after = (
-            stack.enter_context(target.watched.prepare(model, threads=target.threads)).run(feeds)[region.output]
+            stack.enter_context(engine.prepare(model, threads=target.threads)).run(feeds)[region.output]
             for model in (region.before, region.after)
         )
     if before.shape != after.shape:

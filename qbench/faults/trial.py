@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Feeds
+from qbench.backends import Array, Backend, Feeds, isolated
 from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize_verdict, samples_that_moved
 from qbench.errors import QbenchError, UnsupportedError
 from qbench.evaluation import Comparator, Request, Rewriting, SubjectArtifacts, measure_request
@@ -378,7 +378,8 @@ def is_equivalent(
         QbenchError: one of the two does not run the graph, or a batch.
     """
     batches = [*feeds, *feeds[::-1]] if twice else list(feeds)
-    with healthy[0].prepare(healthy[1]) as right, faulty[0].prepare(faulty[1]) as wrong:
+    (ours, model), (theirs, changed) = healthy, faulty
+    with isolated(ours).prepare(model) as right, isolated(theirs).prepare(changed) as wrong:
         return all(_equal(right.run(batch), wrong.run(batch)) for batch in batches)
 
 

@@ -8,7 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Closing, Executed, Executor, Feeds, executed_by, get_backend, in_slices
+from qbench.backends import (
+    Array,
+    Backend,
+    Closing,
+    Executed,
+    Executor,
+    Feeds,
+    executed_by,
+    get_backend,
+    in_slices,
+    isolated,
+)
 from qbench.calibration import Unit, units_of
 from qbench.errors import InputError
 from qbench.graph import Kind, constant_value, float_attribute, is_constant, node_key, op_spec, own_copy, read_entry
@@ -178,7 +189,7 @@ def channel_means(
         QbenchError: what the backend raises.
     """
     means = {name: ChannelMeans(axis) for name, axis in axes.items()}
-    with _Recording(backend.prepare(model, taps=tuple(axes), threads=threads), means) as recording:
+    with _Recording(isolated(backend).prepare(model, taps=tuple(axes), threads=threads), means) as recording:
         runner = in_slices(recording, model)
         for feeds in batches:
             runner.run(feeds)
@@ -237,7 +248,7 @@ class PartialRun:
 
     def __init__(self, model: ir.Model, batches: Sequence[Feeds], backend: Backend, *, threads: int) -> None:
         self._model = model
-        self._backend = backend
+        self._backend = isolated(backend)
         self._threads = threads
         self._done: set[ir.Node] = set()
         self._known: dict[str, ir.Value] = {str(value.name): value for value in model.graph.inputs}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from qbench.backends import Array, Feeds, Timeout, in_slices, no_timeout
+from qbench.backends import Array, Feeds, Timeout, in_slices, isolated, no_timeout
 from qbench.diagnosis.engine.client import UnitSession, filled_up
 from qbench.diagnosis.target import FAR, Target
 from qbench.diagnosis.units import QuantizedUnit, whole_unit
@@ -81,7 +81,7 @@ def first_departure(
     feeds = filled_up(target.original, feeds)
     outputs = {str(value.name) for value in target.quantized.graph.outputs}
     taps = tuple(unit.value for unit in units if unit.value not in outputs)
-    with target.watched.prepare(target.quantized, taps=taps, threads=target.threads) as run:
+    with isolated(target.watched).prepare(target.quantized, taps=taps, threads=target.threads) as run:
         values = in_slices(run, target.quantized).run(feeds)
     cuts = _Cuts(target, feeds, values, timeout)
     first, last = 0, len(units) - 1
@@ -104,7 +104,7 @@ def _in_whole(
     target: Target, units: Sequence[QuantizedUnit], feeds: Feeds, values: Mapping[str, Array]
 ) -> Departure | None:
     """The output of the whole graph that departs most, and the unit that computes it; None: none departs."""
-    with target.backend.prepare(target.quantized, threads=target.threads) as run:
+    with isolated(target.backend).prepare(target.quantized, threads=target.threads) as run:
         theirs = in_slices(run, target.quantized).run(feeds)
     far = [one for name, found in theirs.items() if (one := _of_output(units, name, values, found)) is not None]
     return max(far, key=lambda one: one.differing / max(one.elements, 1), default=None)

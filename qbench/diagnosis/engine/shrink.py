@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend
+from qbench.backends import Array, Backend, isolated
 from qbench.diagnosis.engine.divergence import Divergence, differing
 from qbench.errors import QbenchError
 from qbench.graph import constant_value, int_attribute, op_spec, own_copy
@@ -410,5 +410,5 @@ def _zero_level(model: ir.Model, name: str, array: Array) -> Array:
 
 
 def _answers(backend: Backend, model: ir.Model, feeds: Mapping[str, Array], threads: int) -> dict[str, Array]:
-    with backend.prepare(model, threads=threads) as executor:
+    with isolated(backend).prepare(model, threads=threads) as executor:
         return executor.run(feeds)

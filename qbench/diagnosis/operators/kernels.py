@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, IntegerBackend, get_backend
+from qbench.backends import Array, Backend, IntegerBackend, get_backend, isolated
 from qbench.graph import QDQ_IR_VERSION, QDQ_OPSET
 from qbench.numerics import Arithmetic, QParams, dequantize
 from qbench.subjects import (
@@ -75,7 +75,7 @@ class Trial:
         Raises:
             QbenchError: it does not run the graph.
         """
-        with backend.prepare(operator_graph(self.subject, weight=self.weight)) as executor:
+        with isolated(backend).prepare(operator_graph(self.subject, weight=self.weight)) as executor:
             (real,) = executor.run(feeds_of_levels(self.subject, self.fed)).values()
         output = self.subject.output.qparams()
         levels = np.rint(real.astype(np.float64) / output.scale) + output.zero_point
