@@ -1,4 +1,4 @@
-"""The word check of ``make lint``: no banned word in qbench/; ``--open`` counts the words that are still to replace."""
+"""The word check of ``make lint``: no banned word in qbench and engines/; ``--open`` counts those still to replace."""
 
 import re
 import sys
@@ -27,7 +27,8 @@ def words_of(folder: Path) -> Iterator[tuple[str, int, str]]:
 def main(arguments: list[str]) -> int:
     """Print the hits, as ``file:line: word: what to write``; 1 if there are any."""
     lists = tomllib.loads((HERE / "words.toml").read_text(encoding="utf-8"))
-    found = list(words_of(HERE.parent / "qbench"))
+    root = HERE.parent
+    found = [*words_of(root / "qbench"), *words_of(root / "engines" / "qbench_engines")]
     if "--open" in arguments:
         counts = Counter(word for _, _, word in found)
         for word, instead in lists["open"].items():

@@ -191,7 +191,7 @@ _GUEST = "qbench-"
 def missing_extra(name: str) -> str | None:
     """The extra of qbench that brings what is called ``name``; None: there is none, or it is installed.
 
-    An extra bears the first word of the names that it brings: ``acme`` brings ``acme`` and ``acme-fast``. Which extras
+    An extra has the first word of what it brings as its name: ``acme`` brings ``acme`` and ``acme-fast``. Which extras
     there are, and which of them install a guest, is read from the metadata of the installed distribution.
     """
     import re

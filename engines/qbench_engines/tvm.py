@@ -252,7 +252,7 @@ class _Handler:
         return {}, {}
 
     def run(self, _: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
-        """One batch; the results bear their places as names."""
+        """One batch; the results have their places as names."""
         import tvm
 
         found = self._main(*(tvm.runtime.tensor(np.asarray(arrays[name], order="C")) for name in self._inputs))

@@ -27,7 +27,7 @@ def alone(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: ASKED)
 
 
-def test_an_extra_bears_the_first_word_of_what_it_brings(alone):
+def test_an_extra_has_the_first_word_of_what_it_brings_as_its_name(alone):
     for name in ("acme", "acme-fast", "Acme_fast", "abc", ".abc"):
         assert missing_extra(name.lstrip(".")) == name.lower().lstrip(".").replace("_", "-").partition("-")[0]
     for name in ("fast", "acm", "ort-cpu", ""):  # an extra without a guest, no extra
