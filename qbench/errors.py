@@ -27,7 +27,11 @@ class QbenchError(Exception):
 
 
 class InputError(QbenchError):
-    """An input is wrong: a suite, a model, data, a name, a file."""
+    """An input is wrong: a suite, a model, data, a name, a file.
+
+    It is no ``ValueError``: parsers of arguments, TOML and JSON take a ``ValueError`` for "text of another form" and
+    word it anew, so that its four parts would be lost. ``except qbench.errors.InputError`` catches it.
+    """
 
 
 class UnsupportedError(QbenchError):

@@ -10,9 +10,14 @@ import onnx_ir as ir
 import pytest
 
 import qbench
-from qbench.errors import InputError
+from qbench.errors import InputError, QbenchError
 from qbench.evaluation import Subject, build_subject
 from qbench.subjects.digits import WEIGHTS
+
+
+def test_the_error_keeps_its_four_parts_where_a_value_error_is_worded_anew():
+    assert not issubclass(InputError, ValueError)
+    assert issubclass(InputError, QbenchError)
 
 
 @dataclass(frozen=True)
