@@ -96,10 +96,10 @@ def test_an_interrupted_run_ends_with_4_and_is_named(compared, cut):
     assert json.loads(compared(old, new, "--json")[1])["incomplete"] == [err.removeprefix("qbench: ").strip()]
 
 
-def test_a_run_with_lines_that_cannot_be_read_ends_with_4(compared):
+def test_a_run_with_lines_that_cannot_be_read_ends_with_4(words, compared):
     code, _, err = compared(measured("one"), measured("two").replace(END, '{"type":"cell"\n' + END))
     assert code == 4
-    assert "1 line of the run two" in err
+    words(err)
 
 
 def test_which_code_comes_first(compared, qbench):
@@ -275,10 +275,10 @@ def test_a_mistyped_name_of_a_run_is_suggested(named, name, meant):
     assert f"Did you mean '{meant}'?" in named(name)
 
 
-def test_without_a_green_run_last_green_says_so(named, project):
+def test_without_a_green_run_last_green_says_so(words, named, project):
     for path in (project / "reports/history").glob("*.jsonl"):
         path.write_text(path.read_text().replace('"passed"', '"failed"'))
-    assert "no run of the suite 'smoke' all of whose gates passed" in named("last-green")
+    words(named("last-green"))
 
 
 def test_of_a_commit_the_newest_run_without_uncommitted_changes_is_meant(qbench, project):
@@ -319,10 +319,10 @@ def test_two_names_of_one_run_are_told(qbench, project):
     assert (code, "are one run, run-0" in err) == (0, True)
 
 
-def test_cells_that_vanished_end_with_4_and_are_named(compared):
+def test_cells_that_vanished_end_with_4_and_are_named(words, compared):
     code, out, err = compared(measured("one", ("m1", "m2", "m3")), measured("two", ("m1",)))
     assert code == 4
-    assert "2 cells are only in the old run" in err
+    words(err)
     assert "m2::b+s" in out
     assert compared(measured("one", ("m1",)), measured("two", ("m1", "m2")))[0] == 0, "a new cell is no loss"
 
@@ -350,14 +350,13 @@ def made_with(text, **made):
     return text.replace('"outcome": "passed"', f'"outcome": "passed", "made": {json.dumps(made)}')
 
 
-def test_what_changed_between_two_runs_is_one_line_with_the_values_before(compared):
+def test_what_changed_between_two_runs_is_one_line_with_the_values_before(words, compared):
     old = made_with(measured("one"), calibration="32 samples of 'c'", schema="a1")
     new = made_with(measured("two", answers="q"), calibration="4 samples of 'c'", schema="b2")
     code, out, _ = compared(old, new)
     assert code == 1
     (line,) = [one for one in out.splitlines() if one.startswith("changed between these runs: ")]
-    assert "calibration: 32 samples of 'c' → 4 samples of 'c' (1 cell)" in line
-    assert "the rules of the schema were edited (1 cell)" in line
+    words(line)
     exchanged = json.loads(compared(old, new, "--json")[1])["exchanged"]
     assert exchanged == {
         "calibration: 32 samples of 'c' → 4 samples of 'c'": 1,

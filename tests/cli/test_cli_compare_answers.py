@@ -154,12 +154,12 @@ def test_answers_that_no_label_can_equal_are_refused(answer, label, files, qbenc
     assert "none can be right" in err
 
 
-def test_sources_that_differ_between_the_files_are_refused(files, qbench):
+def test_sources_that_differ_between_the_files_are_refused(words, files, qbench):
     files("a.jsonl", judged(BEFORE, lambda i: {"source": f"q{i // 4}"}))
     files("b.jsonl", judged(AFTER, lambda i: {"source": f"q{i // 2}"})[::-1])
     code, out, err = qbench("compare", "a.jsonl", "b.jsonl")
     assert (code, out) == (2, "")
-    assert "another source of 398 samples ('2', '3', '4' and 395 more)" in err
+    words(err)
     files("b.jsonl", judged(AFTER)[::-1])
     (alone,) = compared(qbench)[1]["scores"]
     files("b.jsonl", judged(AFTER, lambda i: {"source": f"q{i // 4}"})[::-1])
@@ -289,9 +289,9 @@ def test_a_metric_that_qbench_defines_has_its_direction(header, files, qbench):
     assert (code, found["scores"][0]["direction"]) == (1, "lower"), err
 
 
-def test_a_label_that_is_no_number_is_refused(files, qbench):
+def test_a_label_that_is_no_number_is_refused(words, files, qbench):
     for name, label in (("a.npz", 0.5), ("b.npz", np.nan)):
         np.savez(name, id=np.array(["0", "1"]), answer=np.array([0.5, 0.5]), label=np.array([0.5, label]))
     code, _, err = qbench("compare", "a.npz", "b.npz")
     assert code == 2
-    assert "NaN or Inf in 'label'" in err
+    words(err)

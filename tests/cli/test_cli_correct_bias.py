@@ -90,12 +90,12 @@ def test_without_a_profile_the_ranges_are_those_of_the_samples(profiled, qbench,
     assert Path("one.onnx").read_bytes() != Path("two.onnx").read_bytes()
 
 
-def test_ranges_and_biases_are_of_the_same_samples_and_a_schema_of_weights_takes_none(profiled, qbench):
+def test_ranges_and_biases_are_of_the_same_samples_and_a_schema_of_weights_takes_none(words, profiled, qbench):
     assert quantize(qbench, "mended.toml", "--data", "train.npz", output="two.onnx")[0] == 0
     assert qbench("quantize", "net.onnx", "--calib", "train.npz", "--schema", "mended.toml", "-o", "one.onnx")[0] == 0
     assert Path("one.onnx").read_bytes() == Path("two.onnx").read_bytes()
     code, _, err = qbench("quantize", "net.onnx", "--calib", "train.npz", "--schema", "w4_sym_b32", "-o", "q.onnx")
     assert code == 2
-    assert "found --calib that nothing reads" in err
+    words(err)
     code, _, err = qbench("quantize", "net.onnx", "--schema", "w8a8_asym_pc", "-o", "q.onnx")
     assert (code, "Add --calib" in err) == (2, True)

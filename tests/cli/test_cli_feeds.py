@@ -85,12 +85,12 @@ def test_every_verb_takes_two_inputs_with_and_without_labels(two_inputs, qbench,
     assert qbench("rewrite", "q.onnx", "--policy", "exact", "-o", "r.onnx", "--check", *given)[0] == 0
 
 
-def test_of_several_outputs_the_one_that_is_compared_is_named(maps, qbench):
+def test_of_several_outputs_the_one_that_is_compared_is_named(words, maps, qbench):
     model = onnx.load("maps.onnx")
     model.graph.output.append(helper.make_tensor_value_info("c", TensorProto.FLOAT, ["n", 6, 8, 8]))
     onnx.save(model, "maps.onnx")
     given = ("eval", "maps.onnx", "--data", "val.npz", *AXES, "cal.npz")
-    assert "compared: output 'boxes', the first of boxes, c; --output names another" in qbench(*given)[2]
+    words(qbench(*given)[2])
     assert "compared: output" not in qbench(*given, "--output", "c")[2]
 
 
@@ -159,7 +159,7 @@ def test_every_verb_prints_once_how_folders_are_numbered(folders, qbench, verb):
     assert (out + err).count(MAPPING) == 1
 
 
-def test_folders_that_are_not_the_outputs_are_doubted_or_refused(folders, qbench):
+def test_folders_that_are_not_the_outputs_are_doubted_or_refused(words, folders, qbench):
     (folders / "labels.txt").write_text("one\ntwo\nclass9\nclass10\n")
     code, out, err = qbench("eval", "tiny.onnx", "--data", f"folder:val{SIZES}&classes=labels.txt", "--json")
     assert (code, json.loads(out)["samples"]) == (0, 12)
@@ -171,7 +171,7 @@ def test_folders_that_are_not_the_outputs_are_doubted_or_refused(folders, qbench
         shutil.copytree(folders / "val" / "two", folders / "val" / name)
     code, out, err = qbench("eval", "tiny.onnx", "--data", f"val{SIZES}")
     assert (code, out) == (2, "")
-    assert "found 5 classes; expected classes from 0 to 3, as the model has 4 outputs. Take the folders" in err
+    words(err)
 
 
 CONFTEST = f"""
@@ -217,10 +217,10 @@ def test_a_suite_notes_once_how_folders_are_numbered(folders, workers):
     assert [note.startswith("3 classes are counted in the order of their names") for note in notes] == [False, True]
 
 
-def test_pictures_of_another_size_name_the_setting(folders, qbench):
+def test_pictures_of_another_size_name_the_setting(words, folders, qbench):
     code, out, err = qbench("eval", "tiny.onnx", "--data", "val")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert "found 3×224×224 a sample for input 'img'; expected 3×4×4. Add ?resize=4&crop=4 to the path." in err
+    words(err)
 
 
 def test_a_folder_without_class_folders_says_so(folders, qbench):
@@ -267,7 +267,7 @@ def test_a_folder_of_samples_and_a_list_of_them_give_what_the_whole_array_gives(
     assert found[0] == found[1] == found[2]
 
 
-def test_a_model_that_came_quantized_is_called_so_and_is_not_quantized_again(two_inputs, qbench):
+def test_a_model_that_came_quantized_is_called_so_and_is_not_quantized_again(words, two_inputs, qbench):
     assert qbench("profile", "two.onnx", "--data", "bare_cal.npz", "-o", "p.json")[0] == 0
     assert qbench("quantize", "two.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx")[0] == 0
     code, out, err = qbench("eval", "q.onnx", "--data", "val.npz", "--json")
@@ -278,21 +278,21 @@ def test_a_model_that_came_quantized_is_called_so_and_is_not_quantized_again(two
     assert "fp32" not in qbench("eval", "q.onnx", "--data", "val.npz")[1]
     code, out, err = qbench("quantize", "q.onnx", "--schema", "w8_sym_pt", "-o", "again.onnx")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert "found a model that is quantized already" in err
+    words(err)
     assert not Path("again.onnx").exists()
 
 
-def test_calibration_samples_that_do_not_fit_are_named_before_anything_runs(two_inputs, qbench):
+def test_calibration_samples_that_do_not_fit_are_named_before_anything_runs(words, two_inputs, qbench):
     np.savez("other.npz", image=np.zeros((4, 8)))
     code, out, err = qbench("eval", "two.onnx", "--data", "val.npz", *AXES, "other.npz")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert "Feeding 'other.npz' to the model: found the arrays image; expected one for each input" in err
+    words(err)
 
 
-def test_an_output_that_the_graph_lacks_is_named(maps, qbench):
+def test_an_output_that_the_graph_lacks_is_named(words, maps, qbench):
     code, _, err = qbench("eval", "maps.onnx", "--data", "val.npz", "--output", "scores")
     assert code == 2
-    assert "no output 'scores'; expected one of: boxes" in err
+    words(err)
 
 
 def test_arrays_in_memory_and_a_file_make_a_model_of_a_suite(two_inputs, tmp_path):

@@ -95,11 +95,11 @@ def test_epochs_of_several_tasks_are_sources_of_each(tmp_path, imported):
     assert {record["source"] for record in records} == {"t0", "t1"}  # what the user named is the same in both
 
 
-def test_a_log_without_anything_to_compare_is_refused(tmp_path, imported):
+def test_a_log_without_anything_to_compare_is_refused(words, tmp_path, imported):
     write_lines(tmp_path / "wiki.jsonl", [lm_line(0, answer=[["-1.5", "False"]], word_perplexity=[-12.5, 4])])
     code, err, _ = imported("wiki.jsonl")
     assert code == 2
-    assert "no metric that is a number" in err
+    words(err)
 
 
 def test_lm_evals_multiple_choice_answers_with_the_best(tmp_path, imported):
@@ -337,8 +337,8 @@ def test_right_and_wrong_are_not_left_out_in_silence(columns, tmp_path, imported
     assert "metrics (" not in imported("t.csv")[1]
 
 
-def test_the_names_of_columns_are_quoted(tmp_path, imported):
+def test_the_names_of_columns_are_quoted(words, tmp_path, imported):
     (tmp_path / "t.csv").write_text('"id,answer"\n"a,1"\n')
     code, err, _ = imported("t.csv")
     assert code == 2
-    assert "found the columns 'id,answer'; expected a column 'id'" in err
+    words(err)

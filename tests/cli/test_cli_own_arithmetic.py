@@ -103,19 +103,19 @@ def test_runs_under_two_arithmetics_say_so_when_compared(accepted, qbench):
     assert "(arithmetic changed: " in out
 
 
-def test_lists_have_it(accepted, qbench):
+def test_lists_have_it(words, accepted, qbench):
     rows = {row["name"]: row for row in json.loads(qbench("list", "arithmetics", "--json")[1])}
     assert rows["mine"]["owner"] == "arithmetics/*.toml"
-    assert "the data sheet of our accelerator" in rows["mine"]["what"]
+    words(rows["mine"]["what"])
     assert "MultiplyByQuantizedMultiplier" in rows["gemmlowp"]["what"]
     assert "integer-mine" in qbench("list", "backends")[1]
 
 
-def test_a_name_of_ours_is_refused(accepted, qbench):
+def test_a_name_of_ours_is_refused(words, accepted, qbench):
     Path("suites/arithmetics/ideal.toml").write_text(Path("suites/arithmetics/mine.toml").read_text())
     code, _, err = qbench("list", "backends")
     assert code == 2
-    assert "'qbench' defines the same name" in err
+    words(err)
 
 
 @pytest.mark.parametrize(

@@ -115,10 +115,10 @@ def test_a_plan_of_another_graph_or_none_is_refused(profiled, pictures, qbench):
     assert not Path("new.onnx").exists()
 
 
-def test_sizes_that_nobody_said_are_named(pictures, qbench):
+def test_sizes_that_nobody_said_are_named(words, pictures, qbench):
     code, out, _ = quantize(qbench, model="pictures")
     assert code == 0
-    assert "the usual size of H, W is unknown and counts as 1" in out
+    words(out)
     facts = json.loads(quantize(qbench, "--json", model="pictures")[1])
     assert facts["unknown_sizes"] == ["H", "W"]
     assert facts["macs"] == 4 * 27 + 16
@@ -133,14 +133,13 @@ def sized_digest(qbench):
     return graph_digest(load_model("unsized.onnx"))
 
 
-def test_a_size_of_no_dimension_is_refused(pictures, qbench):
+def test_a_size_of_no_dimension_is_refused(words, pictures, qbench):
     code, _, err = quantize(qbench, "--size", "h=8", model="pictures")
     assert code == 2
-    assert "expected a free dimension of an input: N, H, W" in err
+    words(err)
     assert not Path("q.onnx").exists()
     code, _, err = quantize(qbench, "--size", "H", model="pictures")
     assert code == 2
-    assert "expected a dimension and its size, as in H=224" in err
 
 
 def test_nothing_is_left_where_nothing_can_be_written(profiled, qbench):

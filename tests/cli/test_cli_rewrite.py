@@ -170,20 +170,20 @@ def test_a_refuted_pass_ends_with_one_and_its_counterexample(folder, qbench, gol
     assert operators(folder / "out.onnx") == operators(folder / "net.onnx")
 
 
-def test_a_change_that_a_pass_keeps_to_itself_is_refuted(folder, qbench):
+def test_a_change_that_a_pass_keeps_to_itself_is_refuted(words, folder, qbench):
     run = ("rewrite", "net.onnx", "-o", "out.onnx", "--passes", "drop-silently", *MINE)
     code, out, _ = qbench(*run, "--check")
     assert code == 1
-    assert "is refuted: it returned False, and the graph is another" in out
+    words(out)
     assert operators(folder / "out.onnx") == operators(folder / "net.onnx")
 
 
-def test_a_graph_that_does_not_run_refutes_its_pass(folder, qbench):
+def test_a_graph_that_does_not_run_refutes_its_pass(words, folder, qbench):
     run = ("rewrite", "net.onnx", "-o", "out.onnx", "--passes", "once", *MINE)
     code, out, _ = qbench(*run, "--check")
     assert code == 1
     assert "the pass 'once'" in out
-    assert "run on its own result it breaks down (StopIteration" in out
+    words(out)
     assert operators(folder / "out.onnx") == operators(folder / "net.onnx")
 
 
@@ -199,11 +199,10 @@ def test_samples_and_machines_are_checked_on(folder, qbench):
     assert "1 proven, 1 tried" in out, "the whole graph on samples is not proven by them"
 
 
-def test_a_stopped_pass_leaves_the_last_sound_graph(folder, qbench):
+def test_a_stopped_pass_leaves_the_last_sound_graph(words, folder, qbench):
     code, _, err = qbench("rewrite", "net.onnx", "-o", "out.onnx", "--passes", "merge-requantize, break", *MINE)
     assert code == 2
-    assert "the last correct graph is in 'out.onnx'" in err
-    assert "with the pass 'break': found the output" in err
+    words(err)
     assert operators(folder / "out.onnx") == ["DequantizeLinear", "QuantizeLinear", "Clip", "DequantizeLinear"]
 
 
@@ -233,7 +232,7 @@ def test_a_float_model_is_to_be_quantized_first(blobs_files, qbench):
     assert "qbench quantize" in err
 
 
-def test_operator_form_is_raised_first(folder, qbench):
+def test_operator_form_is_raised_first(words, folder, qbench):
     from qbench import save_model
     from qbench.passes import lower_to_qoperator
     from qbench.subjects import get_operator, operator_graph
@@ -243,7 +242,7 @@ def test_operator_form_is_raised_first(folder, qbench):
     assert "QLinearConv" in operators(folder / "q.onnx")
     code, _, err = qbench("rewrite", "q.onnx", "-o", "out.onnx", "--check")
     assert code == 0
-    assert "converted to Q/DQ pairs first" in err
+    words(err)
     assert "Conv" in operators(folder / "out.onnx")
 
 

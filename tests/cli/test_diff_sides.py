@@ -122,7 +122,7 @@ def test_where_nothing_parts_there_is_no_case(blobs_files, qbench):
     assert "no test case: a test case needs quantized values on both sides" in out
 
 
-def test_a_quantized_file_is_compared_as_it_is(blobs_files, qbench):
+def test_a_quantized_file_is_compared_as_it_is(words, blobs_files, qbench):
     assert qbench("profile", "net.onnx", "--data", "train.npz", "-o", "p.json")[0] == 0
     assert qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx")[0] == 0
     code, out, _ = qbench(
@@ -139,7 +139,7 @@ def test_a_quantized_file_is_compared_as_it_is(blobs_files, qbench):
     assert "first to differ: " in out
     code, _, err = qbench("diff", "q.onnx", "--data", "test.npz", "--left", "schema=w8a8_asym_pc")
     assert code == 2
-    assert "for a model that is quantized already" in err
+    words(err)
 
 
 @pytest.mark.parametrize(
@@ -244,13 +244,13 @@ def test_a_schema_of_the_left_is_compared_with_a_quantized_file(quantized, qbenc
     assert (code, facts["equal"], facts["right"]) == (0, True, "backend=ort-cpu")
 
 
-def test_two_files_of_other_interfaces_are_one_sentence(blobs_files, qbench):
+def test_two_files_of_other_interfaces_are_one_sentence(words, blobs_files, qbench):
     model = load_model("net.onnx")
     model.graph.outputs[0].name = "logits"
     save_model(model, "renamed.onnx")
     code, out, err = qbench("diff", "net.onnx", "renamed.onnx", "--data", "test.npz")
     assert (code, out) == (2, "")
-    assert "found the outputs scores and logits" in err
+    words(err)
     code, _, err = qbench("diff", "net.onnx", "net.onnx", "--data", "test.npz", "--save-case", "case")
     assert code == 2
     assert "--save-case with two models" in err
@@ -296,12 +296,9 @@ def test_the_cause_that_lint_knows_is_named(blobs_files, qbench):
     assert compared(qbench, "ones.onnx", *FILES[1:], *same)[1]["graphs"]["model"]["why"] == ""
 
 
-def test_the_command_that_finds_the_cause_is_named(blobs_files, qbench):
+def test_the_command_that_finds_the_cause_is_named(words, blobs_files, qbench):
     _, facts = compared(qbench, *FILES[:-1], "5", "--right", "schema=w4a8_sym_pt", "--calib-count", "9")
-    assert facts["next_step"] == (
-        "qbench localize net.onnx --backend ort-cpu --schema w4a8_sym_pt --data test.npz --samples 5 "
-        "--calib train.npz --calib-samples 9"
-    )
+    words(facts["next_step"])
     code, _, err = qbench(*facts["next_step"].split()[1:])
     assert code in (0, 1), err
 

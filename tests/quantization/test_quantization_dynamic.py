@@ -164,7 +164,7 @@ def test_a_product_of_two_computed_operands_is_refused() -> None:
     assert len(refused) == len(plan.refusals) == 2
 
 
-def test_one_value_is_not_both() -> None:
+def test_one_value_is_not_both(words) -> None:
     model = model_of(
         "float[N,6] x",
         "float[N,4] z",
@@ -178,10 +178,7 @@ def test_one_value_is_not_both() -> None:
     )
     plan, _ = planned(model, rules)
     assert len(plan.refusals) == 1
-    assert (
-        "it wants 'x' as uint8 asymmetric dynamic, where others have it on a uint8 grid known beforehand"
-        in plan.refusals[0]
-    )
+    words(plan.refusals[0])
 
 
 def test_results_may_be_static_behind_dynamic_operands(tmp_path: Any) -> None:

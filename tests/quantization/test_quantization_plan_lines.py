@@ -154,12 +154,9 @@ def test_what_was_asked_and_what_became_of_it() -> None:
     assert set(plan.requested) == set(plan.quantized_units) | set(plan.floats)
 
 
-def test_what_is_kept_in_part() -> None:
+def test_what_is_kept_in_part(words) -> None:
     plan = planned("conv_relu", Rule(activation=UINT8, weight=CHANNELS))
-    assert [line.split(": ", 1)[1] for line in plan.lines() if "→" in line] == [
-        "A → as asked",
-        "B → in part, float output",
-    ]
+    words([line.split(": ", 1)[1] for line in plan.lines() if "→" in line])
     assert any("float, it leaves the graph" in line for line in plan.lines())
 
 

@@ -81,11 +81,11 @@ def test_an_output_may_be_coarser_than_an_input() -> None:
     written_as_said(model, plan, feeds)
 
 
-def test_a_reader_that_wants_another_grid_stays_float() -> None:
+def test_a_reader_that_wants_another_grid_stays_float(words) -> None:
     model = SUBJECTS["conv_relu"]()
     plan, feeds = planned(model, Rule(input=UINT16, output=UINT8, weight=CHANNELS))
     (refusal,) = plan.refusals
-    assert "it wants 'y' as uint16 asymmetric, where" in refusal
+    words(refusal)
     assert refusal.endswith("has it as uint8 asymmetric")
     assert plan.values["y"].qtype.name == "uint8"
     written_as_said(model, plan, feeds)
@@ -197,7 +197,7 @@ def test_sharing_runs_through_chains_of_movers_and_sums() -> None:
     written_as_said(model, plan, feeds)
 
 
-def test_a_fixed_grid_is_not_shared() -> None:
+def test_a_fixed_grid_is_not_shared(words) -> None:
     model = model_of(
         "float[N,6] x",
         "float[N,3] z",
@@ -216,9 +216,7 @@ def test_a_fixed_grid_is_not_shared() -> None:
     share = Rule(operators=("Concat",), activation=UINT8, share=(Share.INPUTS,))
     plan, _ = planned(model, share, Rule(activation=UINT8, weight=CHANNELS))
     (refusal,) = plan.refusals
-    assert (
-        "one grid for 'g' (fixed by its Sigmoid) and 'b' (uint8 asymmetric) is asked for, and theirs differ" in refusal
-    )
+    words(refusal)
     assert isinstance(role(plan, "g", Role.OUTPUT), Fixed)
 
 
