@@ -41,10 +41,13 @@ calibration = { data = "digits_train", count = 32 }
 metrics = ["top1"]
 """
 FORMS = (
-    *("SuiteText", "SuiteTable", "ModelTable", "Suite", "PlannedCell", "CellItem", "Request", "Measurement", "Verdict"),
-    *("JudgedCell", "line", "CellRecord", "CellView", "Report"),
+    *("SuiteText", "SuiteTable", "ModelTable", "Suite", "PlannedCell", "CellItem", "Request", "Measurement"),
+    *("Context", "Verdict", "JudgedCell", "line", "CellRecord", "CellView", "Report"),
 )
-"""The types of a cell on its way; ``line`` is its line of the run file as plain values."""
+"""The types of a cell on its way.
+
+``Context`` is what gates are judged from (``judging/gates.py``); ``line`` is the line of the run file as plain values.
+"""
 
 STAGES = (
     ("collect", "SuiteFile.collect"),
