@@ -84,13 +84,15 @@ def test_every_public_name_is_on_the_page_of_the_interface():
 
 
 def test_every_key_of_a_suite():
+    from qbench.judging import CELL_KEYS
     from qbench.suite import ModelTable, SuiteTable
 
     tables = text("options.md").partition("## Suites")[2].partition("## Data")[0]
     written = {
         key for row in re.findall(r"^\| (`.*?) \|", tables, flags=re.MULTILINE) for key in re.findall(r"`(\w+)`", row)
     }
-    assert {field.name for table in (SuiteTable, ModelTable) for field in fields(table)} == written - {"suite", "model"}
+    keys = {field.name for table in (SuiteTable, ModelTable) for field in fields(table)} - {"cells"}
+    assert keys | {key.name for key in CELL_KEYS} == written - {"suite", "model"}
 
 
 def test_every_setting_of_a_picture_folder():
@@ -252,9 +254,9 @@ def test_the_tolerance_and_the_entry_that_are_shown_are_some():
     rest = {"data": "d", "calibration": {"data": "c", "count": 1}, "metrics": ["top1"]}
     table = value_from_table(SuiteTable, tomllib.loads(classes)["suite"], "docs")
     assert table.equivalents[0] == ("x64-avx512-vnni", "x64-avx-vnni")
-    assert value_from_table(SuiteTable, tomllib.loads(admitted)["suite"], "docs").flips == 3
+    assert value_from_table(SuiteTable, tomllib.loads(admitted)["suite"], "docs").cells["flips"] == 3
     decided, sliced, repeated, *_ = blocks(ROOT / "docs" / "statistics.md", "toml")
-    assert value_from_table(SuiteTable, tomllib.loads(sliced)["suite"], "docs").slices == "class"
+    assert value_from_table(SuiteTable, tomllib.loads(sliced)["suite"], "docs").cells["slices"] == "class"
     assert value_from_table(SuiteTable, tomllib.loads(repeated)["suite"], "docs").repeat_threads == (2, 1)
     for text_ in (admitted, decided):
         (table,) = tomllib.loads(text_)["model"]

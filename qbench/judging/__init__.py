@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from qbench.judging.format import THEN as THEN
     from qbench.judging.format import valued as valued
     from qbench.judging.gates import BOUNDING as BOUNDING
+    from qbench.judging.gates import CELL_KEYS as CELL_KEYS
     from qbench.judging.gates import FAILING as FAILING
     from qbench.judging.judgement import APPROVABLE as APPROVABLE
     from qbench.judging.judgement import NEVER_ACCEPTED as NEVER_ACCEPTED
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from qbench.judging.rules import QuarantineEntry as QuarantineEntry
     from qbench.judging.rules import RelativeTo as RelativeTo
     from qbench.judging.rules import Rules as Rules
+    from qbench.judging.rules import Setting as Setting
     from qbench.judging.rules import Stop as Stop
     from qbench.judging.rules import Tolerance as Tolerance
     from qbench.judging.sequential import CountTest as CountTest
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
     from qbench.judging.statistics import samples_needed as samples_needed
     from qbench.judging.statistics import shown_by as shown_by
     from qbench.judging.statistics import spread_of as spread_of
+    from qbench.judging.suite_keys import SuiteKey as SuiteKey
     from qbench.judging.verdict import Gate as Gate
     from qbench.judging.verdict import GateKind as GateKind
     from qbench.judging.verdict import GateState as GateState

@@ -22,6 +22,16 @@ from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Noise, Repeats, noise_of
 from qbench.judging.rules import Rules, Tolerance
 from qbench.judging.sequential import stopped_gate
+from qbench.judging.suite_keys import (
+    DECISION,
+    FLIPS,
+    NO_WORSE_THAN,
+    OF_MEASURING,
+    PROBABILITIES,
+    RECOVERY,
+    SLICES,
+    SuiteKey,
+)
 from qbench.judging.verdict import Gate, GateKind, GateState, MovedRange, breach
 from qbench.metrics import Direction, Score
 from qbench.number_text import percent, settled, short_percent
@@ -77,6 +87,7 @@ class GateSpec:
 
     Args:
         judge: the gates of this kind of one cell, with their states.
+        keys: of the suite, by which cells are judged, but for those of whole models (``Rules``).
         severity: what a broken one makes of the cell.
         headline, remedy: of a cell that a broken gate of this kind decides: one line, and the next step.
         judges_answers: whether other answers of the engine can break it.
@@ -88,6 +99,7 @@ class GateSpec:
 
     kind: GateKind
     judge: Callable[[Context], Iterable[Gate]]
+    keys: tuple[SuiteKey, ...] = ()
     severity: Severity = Severity.FAILS
     headline: Callable[[Context, Gate], str]
     remedy: Callable[[Context, Gate, bool], str]
@@ -292,7 +304,7 @@ def _find_the_difference(_context: Context, gate: Gate, _drifted: bool) -> str:
 
 
 def _compare_backends(context: Context, _gate: Gate, _drifted: bool) -> str:
-    return remedies.worse_than(context.rules.rival, context.measurement.cell.backend)
+    return remedies.worse_than(context.rules.no_worse_than, context.measurement.cell.backend)
 
 
 def _accept_or_find(context: Context, _gate: Gate, _drifted: bool) -> str:
@@ -306,9 +318,28 @@ def _nothing(_context: Context, _gate: Gate, _drifted: bool) -> str:
 _UNDECIDED = frozenset({GateState.INCOMPARABLE, GateState.SHOWN})
 
 GATES: tuple[GateSpec, ...] = (
-    GateSpec(kind=GateKind.LOSS, judge=_judge_losses, headline=_breach, remedy=_find_the_loss, bounds_value=True),
-    GateSpec(kind=GateKind.FLOOR, judge=_judge_floors, headline=_breach, remedy=_raise_the_floor, bounds_value=True),
-    GateSpec(kind=GateKind.LIMIT, judge=_judge_limits, headline=_breach, remedy=_too_far, bounds_value=True),
+    GateSpec(
+        kind=GateKind.LOSS,
+        judge=_judge_losses,
+        keys=(DECISION,),
+        headline=_breach,
+        remedy=_find_the_loss,
+        bounds_value=True,
+    ),
+    GateSpec(
+        kind=GateKind.FLOOR,
+        judge=_judge_floors,
+        headline=_breach,
+        remedy=_raise_the_floor,
+        bounds_value=True,
+    ),
+    GateSpec(
+        kind=GateKind.LIMIT,
+        judge=_judge_limits,
+        headline=_breach,
+        remedy=_too_far,
+        bounds_value=True,
+    ),
     GateSpec(
         kind=GateKind.INTEGER,
         judge=_judge_planned,
@@ -336,12 +367,25 @@ GATES: tuple[GateSpec, ...] = (
     GateSpec(
         kind=GateKind.RECOVERY,
         judge=_judge_recovery,
+        keys=(RECOVERY,),
         headline=_first_clause,
         remedy=_find_the_loss,
         needs_baseline=False,
     ),
-    GateSpec(kind=GateKind.SLICES, judge=_judge_slices, headline=_first_clause, remedy=_find_the_loss),
-    GateSpec(kind=GateKind.NO_WORSE_THAN, judge=_judge_no_worse_than, headline=_first_clause, remedy=_compare_backends),
+    GateSpec(
+        kind=GateKind.SLICES,
+        judge=_judge_slices,
+        keys=(SLICES,),
+        headline=_first_clause,
+        remedy=_find_the_loss,
+    ),
+    GateSpec(
+        kind=GateKind.NO_WORSE_THAN,
+        judge=_judge_no_worse_than,
+        keys=(NO_WORSE_THAN,),
+        headline=_first_clause,
+        remedy=_compare_backends,
+    ),
     GateSpec(
         kind=GateKind.CALIBRATION,
         judge=_judge_calibration,
@@ -355,6 +399,7 @@ GATES: tuple[GateSpec, ...] = (
     GateSpec(
         kind=GateKind.DRIFT,
         judge=_judge_drift,
+        keys=(FLIPS, PROBABILITIES),
         severity=Severity.DRIFTS,
         headline=_detail,
         remedy=_accept_or_find,
@@ -383,6 +428,8 @@ GATES: tuple[GateSpec, ...] = (
 """The gates, in the order in which the first broken one decides a cell; those of scores in the order of the suite."""
 
 SPECS: Mapping[GateKind, GateSpec] = {spec.kind: spec for spec in GATES}
+CELL_KEYS = tuple(key for spec in GATES for key in spec.keys) + OF_MEASURING
+"""Every key of a suite that is set for all cells or by pattern of cells."""
 FAILING = frozenset(spec.kind for spec in GATES if spec.severity is Severity.FAILS)
 """The gates that fail a cell, whatever was accepted for it."""
 BOUNDING = frozenset(spec.kind for spec in GATES if spec.bounds_value)

@@ -212,7 +212,7 @@ def retrained_gate(score: Score, tolerance: Tolerance, decision: Decision = POIN
 
 
 def rival_gate(score: Score, rules: Rules) -> Gate:
-    """Whether the cell is worse than the backend ``rules.rival`` by no more than the margin, on the same samples.
+    """Whether the cell is worse than ``rules.no_worse_than`` by no more than the margin, on the same samples.
 
     Args:
         score: against labels, counted against the other backend's answers.
@@ -220,10 +220,10 @@ def rival_gate(score: Score, rules: Rules) -> Gate:
     The rule of ONNX Runtime's tests of its QNN provider: three runs, of the float model, and of the quantized one on a
     trusted backend and on the one under test. Decision and statistics are those of a loss.
     """
-    margin = rules.rival_margin or Tolerance()
-    gate = loss_gate(score, margin, rules.decision, against=rules.rival)
+    margin = rules.no_worse_margin or Tolerance()
+    gate = loss_gate(score, margin, rules.decision, against=rules.no_worse_than)
     proven = f", {PROVEN}" if gate.rule.endswith(PROVEN) else ""
-    rule = f"no_worse_than {rules.rival} by {short_percent(margin.value)} ({margin.rule}){proven}"
+    rule = f"no_worse_than {rules.no_worse_than} by {short_percent(margin.value)} ({margin.rule}){proven}"
     return replace(gate, kind=GateKind.NO_WORSE_THAN, rule=rule)
 
 

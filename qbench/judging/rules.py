@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from qbench.judging.cell import Cell, EnvironmentClass
 from qbench.judging.format import apart
@@ -90,6 +91,14 @@ class Stop(enum.Enum):
     DECIDED = "decided"  # when its verdict on losses and floors cannot change, or is proven
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The ``value`` of a key of the suite for one cell; ``rule`` names the place that set it, e.g. ``suite smoke``."""
+
+    value: Any
+    rule: str = "default"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """Shares and limits; ``rule``, ``agreement_rule`` and ``ranges_rule`` name what set them, e.g. ``suite smoke``.
@@ -107,9 +116,10 @@ class Rules:
         recovery: the least share of today's fp32 score that a cell must reach, counted by the same rule; None: none.
         slices: what samples are told apart by for the gate of the worst part: ``class`` or a column of the data; empty:
             nothing.
-        rival: the backend whose loss on the same samples that of the cell may exceed by ``rival_margin`` at most;
-            empty: none.
+        no_worse_than: the backend whose loss on the same samples that of the cell may exceed by ``no_worse_margin`` at
+            most; empty: none.
         repeats: how many times a cell runs; ``repeats_rule`` names what set it. stop: when it ends.
+        more: key of the suite → its value for the cell, of the gates that keep their settings under that name.
     """
 
     integer_macs: float = DEFAULT_INTEGER_MACS
@@ -124,8 +134,8 @@ class Rules:
     allowance: Allowance = IDENTICAL
     equivalents: tuple[tuple[str, ...], ...] = ()
     limits: Mapping[str, Limit] = field(default_factory=dict)
-    rival: str = ""
-    rival_margin: "Tolerance | None" = None
+    no_worse_than: str = ""
+    no_worse_margin: "Tolerance | None" = None
     recovery: float | None = None
     recovery_rule: str = "default"
     slices: str = ""
@@ -133,6 +143,7 @@ class Rules:
     repeats: int = 1
     repeats_rule: str = "default"
     stop: Stop = Stop.ALL
+    more: Mapping[str, "Setting"] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("integer_macs", "agreement", "ranges", "executed_macs", "recovery"):

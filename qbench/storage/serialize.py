@@ -5,7 +5,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -153,16 +153,11 @@ def read_json(path: Path, doing: str) -> dict[str, Any]:
     raise InputError(doing, found=problem, expected="a JSON object", remedy=remedy)
 
 
-def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
-    """A ``cls`` (frozen dataclass) whose fields are the keys of ``table``; ``where`` names the table in errors.
+KEYS = "keys"
+"""In the metadata of a field that is a mapping: key of the table → type, of the keys that are collected in it."""
 
-    Raises:
-        InputError: an unknown key, a missing one, or a value of the wrong type. A ``ValueError`` of ``cls``
-            itself becomes an ``InputError`` too.
-    """
-    assert is_dataclass(cls)
-    hints = typing.get_type_hints(cls)
-    known = {f.name: f for f in fields(cls) if f.init}
+
+def _refuse_unknown(table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for key in table:
         if key not in known:
             close = nearest(key, known)
@@ -172,7 +167,29 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
                 expected=f"one of: {', '.join(known)}",
                 remedy=f"Did you mean '{close}'?" if close else "Remove it.",
             )
-    values = {key: _converted(hints[key], value, f"'{key}' of {where}") for key, value in table.items()}
+
+
+def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
+    """A ``cls`` (frozen dataclass) whose fields are the keys of ``table``; ``where`` names the table in errors.
+
+    Raises:
+        InputError: an unknown key, a missing one, or a value of the wrong type. A ``ValueError`` of ``cls``
+            itself becomes an ``InputError`` too.
+    """
+    assert is_dataclass(cls)
+    hints = typing.get_type_hints(cls)
+    known = {f.name: f for f in fields(cls) if f.init and KEYS not in f.metadata}
+    gathering = {key: f.name for f in fields(cls) for key in f.metadata.get(KEYS, ())}
+    for one in fields(cls):
+        hints |= one.metadata.get(KEYS, {})
+    _refuse_unknown(table, [*known, *gathering], where)
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        converted = _converted(hints[key], value, f"'{key}' of {where}")
+        if key in gathering:
+            values.setdefault(gathering[key], {})[key] = converted
+        else:
+            values[key] = converted
     needed = (name for name, one in known.items() if one.default is MISSING and one.default_factory is MISSING)
     if missing := [name for name in needed if name not in values]:
         raise InputError(

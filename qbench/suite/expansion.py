@@ -94,7 +94,7 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
     doing = f"Expanding suite '{suite.name}'"
     planned: list[PlannedCell] = []
     _check_criteria(doing, suite.asked(), catalogues)
-    _check_rivals(doing, suite.layers(), catalogues)
+    _check_backends(doing, suite.layers(), catalogues)
     for model in suite.models:
         _check_names(doing, model, catalogues)
         cells = tuple(_cells_of(doing, suite, model, catalogues))
@@ -253,7 +253,7 @@ def _check_names(doing: str, model: ModelTable, catalogues: Catalogues) -> None:
     _refuse_twice(doing, f"metrics of '{model.id}'", model.metrics)
     check_limits(f"{doing}, model '{model.id}'", model.limits, model.metrics, catalogues)
     _check_criteria(doing, model.asked(), catalogues)
-    _check_rivals(doing, model.layers(), catalogues)
+    _check_backends(doing, model.layers(), catalogues)
 
 
 def _check_criteria(doing: str, asked: Iterable[CriterionSetting], catalogues: Catalogues) -> None:
@@ -264,11 +264,11 @@ def _check_criteria(doing: str, asked: Iterable[CriterionSetting], catalogues: C
             )
 
 
-def _check_rivals(doing: str, layers: Iterable[Layer[Any]], catalogues: Catalogues) -> None:
+def _check_backends(doing: str, layers: Iterable[Layer[Any]], catalogues: Catalogues) -> None:
     for layer in layers:
-        for rival in layer.values.values() if layer.key == "no_worse_than" else ():
-            if rival.backend:
-                _require(f"{doing}, no_worse_than of {layer.owner}", catalogues.backends, rival.backend)
+        named = (layer.key.backend(value) for value in layer.values.values())
+        for backend in filter(None, named):
+            _require(f"{doing}, {layer.key.name} of {layer.owner}", catalogues.backends, backend)
 
 
 def _names(doing: str, kind: str, names: tuple[str, ...], catalogues: Catalogues) -> tuple[str, ...]:

@@ -222,7 +222,7 @@ class Bench:
             rewriting=rewriting_of(planned.passes, known.passes, f"Running '{cell}'"),
             threads=self.suite.table.threads,
             comparator=comparator,
-            rival=known.backends.get(planned.rules.rival) if planned.rules.rival else None,
+            rival=known.backends.get(planned.rules.no_worse_than) if planned.rules.no_worse_than else None,
             recovers=planned.rules.recovery is not None,
             slices=planned.rules.slices,
             keeps_answers=planned.rules.allowance.keeps_answers

@@ -2,23 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from qbench.errors import InputError, unknown_name
-from qbench.judging import (
-    DEFAULT_TOLERANCE,
-    Allowance,
-    Cell,
-    Criterion,
-    Decision,
-    DecisionRule,
-    Limit,
-    Rules,
-    Stop,
-    Tolerance,
-)
-from qbench.storage import value_from_table
+from qbench.judging import CELL_KEYS, Cell, Criterion, Limit, Rules, Setting, SuiteKey
+from qbench.storage import KEYS, value_from_table
 from qbench.suite.catalogues import Catalogues
 
 if TYPE_CHECKING:
@@ -27,69 +16,32 @@ if TYPE_CHECKING:
     from qbench.passes import Pass
 
 
-# Decision and allowances: how a loss is decided, and how far answers may be from accepted ones.
-#
-#     decision = "ci"                                             # point, ci or strict: every quantized cell
-#     decision = { "w8a8_asym_pt" = "strict" }                    # those of a backend, a schema or a pattern
-#     flips = 3                                                   # so many samples may answer otherwise than accepted
-#     probabilities = { absolute = 1e-3, relative = 0.01 }        # of the best classes; either limit suffices
-#     probabilities = { "integer-*" = { absolute = 0.0 } }
-#     stop = "decided"                                            # all or decided: when a cell ends
-#     repeats = 5                                                 # runs of a cell; 2 where the second answers alike
+# Keys of single cells (``judging.suite_keys``): for all cells, or by pattern of cells.
 #
 # Layers: default < suite < model < cell. In one table the first key that matches a cell wins; verdicts name it.
-# Float cells ignore ``decision``: they must reproduce their reference by the plain rule.
 
 T = TypeVar("T")
-DecisionSetting = Mapping[str, DecisionRule] | DecisionRule | None
-FlipsSetting = Mapping[str, int] | int | None
-ProbabilitiesSetting = Mapping[str, Any] | None
-RecoverySetting = Mapping[str, float] | float | None
-SlicesSetting = Mapping[str, str] | str | None
-RepeatsSetting = Mapping[str, int] | int | None
-StopSetting = Mapping[str, Stop] | Stop | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbabilityLimits:
-    """How far a probability may move: ``absolute``, or ``relative`` to the accepted one; either limit suffices."""
-
-    absolute: float | None = None
-    relative: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.absolute is None and self.relative is None:
-            raise ValueError("probabilities without 'absolute' or 'relative'")
-        Allowance(absolute=self.absolute, relative=self.relative)  # refuses the impossible
-
-
 CloseTo = Mapping[str, Any] | None
 EqualTo = str | Mapping[str, str] | None
 """A backend for all cells, or backends by pattern of cells."""
-
-
-NoWorseThan = str | Mapping[str, Any] | None
-"""A backend for all cells, ``{ backend, margin }``, or either by pattern of cells."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rival:
-    """A ``no_worse_than``: the other backend, and by how much of its score a cell may be worse on the same samples."""
-
-    backend: str
-    margin: float = DEFAULT_TOLERANCE
-
-    def __post_init__(self) -> None:
-        Tolerance(self.margin)  # refuses the impossible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer(Generic[T]):
     """The values of ``key`` in the table ``owner`` (``suite smoke``, ``model m``): pattern (``""``: all) → value."""
 
-    key: str
+    key: SuiteKey
     owner: str
     values: Mapping[str, T]
+
+    def value_for(self, cell: Cell) -> Setting | None:
+        """The value of the first pattern that matches ``cell``, and the place that set it; None: none matches."""
+        for pattern, value in self.values.items():
+            if not pattern:
+                return Setting(value, self.owner)
+            if cell.is_named_by(pattern):
+                return Setting(value, f"{self.owner}::{pattern}")
+        return None
 
 
 def by_pattern(value: Any, *keys: str) -> Mapping[str, Any]:  # noqa: ANN401
@@ -104,123 +56,78 @@ def by_pattern(value: Any, *keys: str) -> Mapping[str, Any]:  # noqa: ANN401
     return {"": value} if is_value else value
 
 
+def _hint(key: SuiteKey) -> Any:  # noqa: ANN401 - a type, as the reader of tables takes it
+    """The type of the value of ``key`` in a suite file."""
+    if not is_dataclass(key.entry):
+        return Mapping[str, key.entry] | key.entry  # type: ignore[name-defined]
+    return str | Mapping[str, Any] if key.short else Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellSettings:
-    """The keys of ``[suite]`` and ``[[model]]`` that are set for all cells, or by pattern of cells."""
+    """What ``[suite]`` and ``[[model]]`` set for all cells, or by pattern of cells.
+
+    ``cells``: name of a ``SuiteKey`` → its value as written.
+    """
 
     equal_to: EqualTo = None
     close_to: CloseTo = None
-    no_worse_than: NoWorseThan = None
-    recovery: RecoverySetting = None
-    slices: SlicesSetting = None
-    decision: DecisionSetting = None
-    flips: FlipsSetting = None
-    probabilities: ProbabilitiesSetting = None
-    repeats: RepeatsSetting = None
-    stop: StopSetting = None
+    cells: Mapping[str, Any] = field(default_factory=dict, metadata={KEYS: {key.name: _hint(key) for key in CELL_KEYS}})
 
 
 def layers_of(owner: str, table: CellSettings) -> tuple[Layer[Any], ...]:
-    """One layer per setting of ``table``, but for those that compare cells with another backend (``criteria_of``).
+    """One layer per key of ``table``, but for those that compare cells with another backend (``criteria_of``).
 
     Raises:
-        InputError, ValueError: a number below zero, or probabilities without a limit or with another key.
+        InputError, ValueError: an impossible value.
     """
-    counts = by_pattern(table.flips)
-    for count in counts.values():
-        Allowance(flips=count)  # refuses the impossible
-    repeats = by_pattern(table.repeats)
-    for count in repeats.values():
-        if count < 1:
-            raise ValueError(f"repeats = {count} is impossible: it is a whole number from 1")
-    moves = by_pattern(table.probabilities, "absolute", "relative")
-    limits = {pattern: _limits(pattern, one) for pattern, one in moves.items()}
-    written = by_pattern(table.no_worse_than, "backend", "margin")
-    rivals = {pattern: _rival(pattern, one) for pattern, one in written.items()}
-    recovery = by_pattern(table.recovery)
-    for share in recovery.values():
-        Rules(recovery=share)  # refuses the impossible
-    return (
-        Layer(key="recovery", owner=owner, values=recovery),
-        Layer(key="slices", owner=owner, values=by_pattern(table.slices)),
-        Layer(key="decision", owner=owner, values=by_pattern(table.decision)),
-        Layer(key="flips", owner=owner, values=counts),
-        Layer(key="probabilities", owner=owner, values=limits),
-        Layer(key="no_worse_than", owner=owner, values=rivals),
-        Layer(key="repeats", owner=owner, values=repeats),
-        Layer(key="stop", owner=owner, values=by_pattern(table.stop)),
+    written = ((key, table.cells[key.name]) for key in CELL_KEYS if key.name in table.cells)
+    return tuple(Layer(key=key, owner=owner, values=_entries(key, value)) for key, value in written)
+
+
+def _entries(key: SuiteKey, written: object) -> dict[str, Any]:
+    """Pattern → value of ``key``, checked.
+
+    Raises:
+        InputError, ValueError: one is impossible.
+    """
+    own_keys = [field.name for field in fields(key.entry)] if is_dataclass(key.entry) else []
+    found = {}
+    for pattern, value in by_pattern(written, *own_keys).items():
+        found[pattern] = _entry(key, pattern, value) if is_dataclass(key.entry) else value
+        key.check(found[pattern])
+    return found
+
+
+def _entry(key: SuiteKey, pattern: str, written: object) -> Any:  # noqa: ANN401 - a ``key.entry``
+    """``written`` for the cells of ``pattern`` (``""``: for all) as the dataclass of ``key``.
+
+    Raises:
+        InputError: it is neither a table nor what a bare text stands for.
+    """
+    where = f"'{pattern}' of {key.name}" if pattern else key.name
+    if isinstance(written, Mapping):
+        return value_from_table(key.entry, written, where)
+    if isinstance(written, str) and key.short:
+        return key.entry(**{key.short: written})
+    raise InputError(
+        f"Reading {where}",
+        found=f"{written!r}",
+        expected=f"a {key.short}, or a table" if key.short else "a table of limits",
+        remedy=f"Write {key.example}.",
     )
 
 
 def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
     """``rules`` of a model with the values that ``layers``, general first, set for ``cell``."""
-    won: dict[str, tuple[Any, str]] = {}
+    won: dict[str, tuple[SuiteKey, Setting]] = {}
     for layer in layers:
-        keys = (pattern for pattern in layer.values if not pattern or cell.is_named_by(pattern))
-        if (pattern := next(keys, None)) is not None:
-            won[layer.key] = layer.values[pattern], f"{layer.owner}::{pattern}" if pattern else layer.owner
-    if not won:
-        return rules
-    decided = None if cell.is_fp32 else won.get("decision")
-    flips, flips_rule = won.get("flips", (None, "default"))
-    limits, moves_rule = won.get("probabilities", (None, "default"))
-    rival, rival_rule = won.get("no_worse_than", (None, "default"))
-    repeats, repeats_rule = won.get("repeats", (1, "default"))
-    if cell.is_fp32 or (rival is not None and rival.backend == cell.backend):
-        rival = None
-    recovery, recovery_rule = (None, "default") if cell.is_fp32 else won.get("recovery", (None, "default"))
-    slices, slices_rule = ("", "default") if cell.is_fp32 else won.get("slices", ("", "default"))
-    return replace(
-        rules,
-        decision=Decision() if decided is None else Decision(*decided),
-        allowance=Allowance(
-            flips=flips,
-            absolute=None if limits is None else limits.absolute,
-            relative=None if limits is None else limits.relative,
-            flips_rule=flips_rule,
-            moves_rule=moves_rule,
-        ),
-        recovery=recovery,
-        recovery_rule=recovery_rule,
-        slices=slices,
-        slices_rule=slices_rule,
-        rival="" if rival is None else rival.backend,
-        rival_margin=Tolerance() if rival is None else Tolerance(rival.margin, rival_rule),
-        repeats=repeats,
-        repeats_rule=repeats_rule,
-        stop=won.get("stop", (Stop.ALL, "default"))[0],
-    )
-
-
-def _rival(pattern: str, written: object) -> Rival:
-    """``written`` as the other backend and the margin for the cells of ``pattern`` (``""``: for all).
-
-    Raises:
-        InputError: it is neither a name nor a table of a backend and a margin.
-    """
-    where = f"'{pattern}' of no_worse_than" if pattern else "no_worse_than"
-    if isinstance(written, str):
-        return Rival(backend=written)
-    if isinstance(written, Mapping):
-        return value_from_table(Rival, written, where)
-    raise InputError(
-        f"Reading {where}",
-        found=f"{written!r}",
-        expected="a backend, or a table of a backend and a margin",
-        remedy='Write "ort-cpu-precise" or { backend = "ort-cpu-precise", margin = 0.005 }.',
-    )
-
-
-def _limits(pattern: str, table: object) -> ProbabilityLimits:
-    where = f"'{pattern}' of probabilities" if pattern else "probabilities"
-    if isinstance(table, Mapping):
-        return value_from_table(ProbabilityLimits, table, where)
-    raise InputError(
-        f"Reading {where}",
-        found=f"{table!r}",
-        expected="a table of limits",
-        remedy="Write { absolute = 0.001 } or { relative = 0.01 }.",
-    )
+        setting = layer.value_for(cell)
+        if setting is not None:
+            won[layer.key.name] = layer.key, setting
+    for key, setting in won.values():
+        rules = key.apply(rules, cell, setting.value, setting.rule)
+    return rules
 
 
 # ``equal_to`` and ``close_to``: which cells must answer like another backend, and how closely.
@@ -328,7 +235,7 @@ def refuse_idle(
     known = list(cells)
     gated = [cell for cell in known if not cell.is_fp32]
     patterns = [(f"{one.key} ({one.criterion.rule})", one.pattern, gated) for one in asked]
-    patterns += [(f"{layer.key} of {layer.owner}", pattern, known) for layer in layers for pattern in layer.values]
+    patterns += [(f"{layer.key.name} of {layer.owner}", pattern, known) for layer in layers for pattern in layer.values]
     for where, pattern, among in patterns:
         if pattern and not any(cell.is_named_by(pattern) for cell in among):
             names = {name for cell in among for name in (cell.backend, cell.schema, cell.slug)}

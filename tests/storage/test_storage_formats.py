@@ -14,7 +14,7 @@ from qbench.errors import QbenchError
 from qbench.judging import ANY_CLASS, Accepted, QuarantineEntry
 from qbench.metrics import answer_files, open_answers
 from qbench.quantization import load_plan
-from qbench.storage import require_format
+from qbench.storage import KEYS, require_format
 from qbench.suite import describe_start, load_suite, suite_file
 from qbench.tracking import (
     AcceptedCell,
@@ -104,7 +104,9 @@ def keys(kind):
     """The keys as they are written."""
     if is_struct(kind):
         return sorted(kind.__struct_encode_fields__)
-    return sorted(kind.__dataclass_fields__)
+    fields = dataclasses.fields(kind)
+    gathered = [key for field in fields for key in field.metadata.get(KEYS, ())]
+    return sorted([*gathered, *(field.name for field in fields if KEYS not in field.metadata)])
 
 
 def is_struct(kind):

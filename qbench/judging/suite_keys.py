@@ -1,0 +1,201 @@
+"""The keys of a suite that are set for all cells or by pattern of cells, one row each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from qbench.judging.cell import Cell
+from qbench.judging.rules import DEFAULT_TOLERANCE, Allowance, Rules, Setting, Stop, Tolerance
+from qbench.judging.statistics import Decision, DecisionRule
+
+# In a suite file, in [suite] or in a [[model]]:
+#
+#     decision = "ci"                                             # every cell
+#     decision = { "w8a8_asym_pt" = "strict" }                    # those of a backend, a schema or a pattern
+#     flips = 3                                                   # so many samples may answer otherwise than accepted
+#     probabilities = { absolute = 1e-3, relative = 0.01 }        # of the best classes; either limit suffices
+#     no_worse_than = { "integer-*" = { backend = "ort-cpu", margin = 0.005 } }
+#     stop = "decided"                                            # all or decided: when a cell ends
+#     repeats = 5                                                 # runs of a cell; 2 where the second answers alike
+#
+# Layers: default < suite < model < cell. In one table the first key that matches a cell wins; verdicts name it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbabilityLimits:
+    """How far a probability may move: ``absolute``, or ``relative`` to the accepted one; either limit suffices."""
+
+    absolute: float | None = None
+    relative: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.absolute is None and self.relative is None:
+            raise ValueError("probabilities without 'absolute' or 'relative'")
+        Allowance(absolute=self.absolute, relative=self.relative)  # refuses the impossible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherBackend:
+    """A ``no_worse_than``: the other backend, and by how much of its score a cell may be worse on the same samples."""
+
+    backend: str
+    margin: float = DEFAULT_TOLERANCE
+
+    def __post_init__(self) -> None:
+        Tolerance(self.margin)  # refuses the impossible
+
+
+def _accept_any(value: Any) -> None:  # noqa: ANN401 - of any key
+    """Refuse nothing: the type of the value is enough."""
+
+
+def _no_backend(_: Any) -> str:  # noqa: ANN401 - of any key
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteKey:
+    """A key that is one value for all cells, or a table of values by pattern of cells.
+
+    Args:
+        name: in the suite file.
+        entry: the type of one value: a number, a text, an enum, or a dataclass whose fields are the keys of a table.
+        default: what holds where no table sets it, in words for the page of options.
+        sentence: what it does, for the page of options.
+        short: the field of a dataclass ``entry`` that a bare text stands for; empty: it is always a table.
+        example: of the right values, for an error message; only of a dataclass.
+        check: raises ValueError where one value is impossible.
+        applied: the rules of a cell with one value and the place that set it; by default in ``Rules.more``.
+        of_float: whether float cells have it.
+        backend: the backend that a value names, which has to exist; empty: none.
+    """
+
+    name: str
+    entry: type
+    default: str
+    sentence: str
+    short: str = ""
+    example: str = ""
+    check: Callable[[Any], object] = _accept_any
+    applied: "Callable[[Rules, Cell, Any, str], Rules] | None" = field(default=None)
+    of_float: bool = False
+    backend: Callable[[Any], str] = _no_backend
+
+    def apply(self, rules: Rules, cell: Cell, value: object, rule: str) -> Rules:
+        """``rules`` of ``cell`` where the place ``rule`` sets this key to ``value``."""
+        if cell.is_fp32 and not self.of_float:
+            return rules
+        if self.applied is not None:
+            return self.applied(rules, cell, value, rule)
+        return replace(rules, more={**rules.more, self.name: Setting(value, rule)})
+
+
+def _decided(rules: Rules, _: Cell, value: DecisionRule, rule: str) -> Rules:
+    return replace(rules, decision=Decision(value, rule))
+
+
+def _with_flips(rules: Rules, _: Cell, value: int, rule: str) -> Rules:
+    return replace(rules, allowance=replace(rules.allowance, flips=value, flips_rule=rule))
+
+
+def _with_moves(rules: Rules, _: Cell, value: ProbabilityLimits, rule: str) -> Rules:
+    allowance = replace(rules.allowance, absolute=value.absolute, relative=value.relative, moves_rule=rule)
+    return replace(rules, allowance=allowance)
+
+
+def _compared(rules: Rules, cell: Cell, value: OtherBackend, rule: str) -> Rules:
+    if value.backend == cell.backend:
+        return rules
+    return replace(rules, no_worse_than=value.backend, no_worse_margin=Tolerance(value.margin, rule))
+
+
+def _recovering(rules: Rules, _: Cell, value: float, rule: str) -> Rules:
+    return replace(rules, recovery=value, recovery_rule=rule)
+
+
+def _sliced(rules: Rules, _: Cell, value: str, rule: str) -> Rules:
+    return replace(rules, slices=value, slices_rule=rule)
+
+
+def _repeated(rules: Rules, _: Cell, value: int, rule: str) -> Rules:
+    return replace(rules, repeats=value, repeats_rule=rule)
+
+
+def _stopping(rules: Rules, _: Cell, value: Stop, __: str) -> Rules:
+    return replace(rules, stop=value)
+
+
+def _require_one(value: int) -> None:
+    if value < 1:
+        raise ValueError(f"repeats = {value} is impossible: it is a whole number from 1")
+
+
+DECISION = SuiteKey(
+    name="decision",
+    entry=DecisionRule,
+    default='"point"',
+    sentence="what makes a loss red: its counts, or what the sample proves of them",
+    applied=_decided,
+)
+FLIPS = SuiteKey(
+    name="flips",
+    entry=int,
+    default="0",
+    sentence="so many samples may answer otherwise than accepted",
+    check=lambda value: Allowance(flips=value),
+    applied=_with_flips,
+    of_float=True,
+)
+PROBABILITIES = SuiteKey(
+    name="probabilities",
+    entry=ProbabilityLimits,
+    default="not compared",
+    sentence="how far probabilities may be from the accepted ones",
+    example="{ absolute = 0.001 } or { relative = 0.01 }",
+    applied=_with_moves,
+    of_float=True,
+)
+NO_WORSE_THAN = SuiteKey(
+    name="no_worse_than",
+    entry=OtherBackend,
+    default="none",
+    sentence="another backend whose loss on the same samples that of a cell may exceed by a margin",
+    short="backend",
+    example='"ort-cpu-precise" or { backend = "ort-cpu-precise", margin = 0.005 }',
+    applied=_compared,
+    backend=lambda value: value.backend,
+)
+RECOVERY = SuiteKey(
+    name="recovery",
+    entry=float,
+    default="none",
+    sentence="the least share of today's fp32 score",
+    check=lambda value: Rules(recovery=value),
+    applied=_recovering,
+)
+SLICES = SuiteKey(
+    name="slices",
+    entry=str,
+    default="none",
+    sentence="parts of the data that are judged one by one: `class`, or a column",
+    applied=_sliced,
+)
+REPEATS = SuiteKey(
+    name="repeats",
+    entry=int,
+    default="1",
+    sentence="how many times a cell runs",
+    check=_require_one,
+    applied=_repeated,
+    of_float=True,
+)
+STOP = SuiteKey(
+    name="stop",
+    entry=Stop,
+    default='"all"',
+    sentence="when a cell ends: after all samples, or when its verdict is decided",
+    applied=_stopping,
+    of_float=True,
+)
+OF_MEASURING = (REPEATS, STOP)
+"""Keys of how a cell is run; those of what it is judged by are in the rows of ``gates.GATES``."""
