@@ -103,7 +103,7 @@ def _entry(key: SuiteKey, pattern: str, written: object) -> Any:  # noqa: ANN401
     """``written`` for the cells of ``pattern`` (``""``: for all) as the dataclass of ``key``.
 
     Raises:
-        InputError: it is neither a table nor what a bare text stands for.
+        InputError: it is neither a table nor the bare text of a field.
     """
     where = f"'{pattern}' of {key.name}" if pattern else key.name
     if isinstance(written, Mapping):
