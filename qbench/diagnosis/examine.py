@@ -22,6 +22,7 @@ from qbench.backends import (
     no_timeout,
 )
 from qbench.diagnosis.engine.client import filled_up, rows_of_runs
+from qbench.diagnosis.float_sums import FloatSums
 from qbench.diagnosis.tallies import ErrorTally, NodeTally, sqnr_of
 from qbench.diagnosis.target import Target
 from qbench.diagnosis.unit_runs import (
@@ -41,7 +42,7 @@ from qbench.evaluation import steps_of
 from qbench.graph import fixed_batch, node_key, node_macs
 from qbench.interpreter import KernelFunction
 from qbench.judging import NodeErrors, Unaligned
-from qbench.metrics import Differences, count_differences
+from qbench.metrics import Differences, count_differences, unequal
 
 # An ``Examination`` is an executor of the float graph, which a task runs like any other; so decoding loops are
 # examined, too. A few samples at a time run through the float graph, the watched backend and each unit alone. Only sums
@@ -69,8 +70,7 @@ class Examined:
         moved: quantized value → constants of its unit that are not the quantized fp32 ones, with the difference
             (``FloatUnit``).
         broken: quantized value → steps (rms) by which a pass changed it against the promise of its effect.
-        ties_open: whether the declared arithmetic lets the engine round a tie either way.
-        in_float: values that the declared arithmetic computes in float32, where ties may be rounded either way, too.
+        in_float: values that the declared arithmetic computes in float32, where ties may be rounded either way.
         bits: quantized value → bits of the coarsest grid of its unit, that of its weights or its own.
     """
 
@@ -81,7 +81,6 @@ class Examined:
     crashes: Mapping[str, str]
     moved: Mapping[str, Mapping[str, float]]
     broken: Mapping[str, float] = field(default_factory=dict)
-    ties_open: bool = False
     in_float: frozenset[str] = frozenset()
     bits: Mapping[str, int] = field(default_factory=dict)
 
@@ -106,6 +105,8 @@ class Examination(Closing):
         self._rows, self._batch = rows_of_runs(target.original), fixed_batch(target.original)
         self._size, self._runs_alone = 1, True
         self._tallies = {unit.value: NodeTally() for unit in self.units.units}
+        # an interpreter that is watched itself computes by its arithmetic; an engine that declares rationals has floats
+        self._order_is_open = not target.is_watched_itself and leaves_ties_open(arithmetic_of(target.backend))
         self._fused = fused_sums_of(self.units.units, arithmetic_of(target.backend))
         self._outputs = tuple(str(value.name) for value in target.original.graph.outputs)
         self._steps = {str(value.name): steps_of(value) for value in target.quantized.graph.outputs}
@@ -130,6 +131,10 @@ class Examination(Closing):
                 )
                 for unit in self.units.units
             ]
+            self._sums = {
+                unit.value: self._alone.enter_context(FloatSums(unit))
+                for unit in (self.units.units if self._order_is_open else ())
+            }
             self._stack = stack.pop_all()
 
     def _whole(
@@ -232,7 +237,7 @@ class Examination(Closing):
         if unit.value in self._fused and not self._target.is_watched_itself:
             other = runner.claimed(feeds)  # the whole run has the fused sum, of a convolution that is not rounded
         if ours is not None and other is not None and not unit.has_real_products:
-            tally.claimed.add(ours, other, steps)
+            tally.claimed.add(self._but_for_order(runner, ours, other, steps, feeds), other, steps)
         if not self._is_fed_by_fp32(unit):
             return
         fed, expected = self.units.rounded(unit, floats), floats[unit.represents].astype(np.float32, copy=False)
@@ -257,7 +262,15 @@ class Examination(Closing):
                 if ours is None or other is None or ours.shape != other.shape:
                     break
                 if not runner.unit.has_real_products:
-                    self._tallies[runner.unit.value].claimed.add(ours, other, runner.steps(made))
+                    steps = runner.steps(made)
+                    found = self._but_for_order(runner, ours, other, steps, made)
+                    self._tallies[runner.unit.value].claimed.add(found, other, steps)
+
+    def _but_for_order(self, runner: UnitRunner, ours: Array, other: Array, steps: Array, feeds: Feeds) -> Array:
+        """``ours`` with the values of ``other`` where the engine's order of float32 sums explains the difference."""
+        if not self._order_is_open or ours.shape != other.shape or not unequal(ours, other).any():
+            return ours
+        return np.where(self._sums[runner.unit.value].explained(ours, other, steps, feeds), other, ours)
 
     def _is_fed_by_fp32(self, unit: QuantizedUnit) -> bool:
         """Whether the value and the inputs of its unit represent fp32 values."""
@@ -279,7 +292,6 @@ class Examination(Closing):
             outputs=None if self._engine is None else self._differences,
             crashes={runner.unit.value: runner.crash for runner in self._runners if runner.crash},
             moved={value: unit.moved for value, unit in self.units.floats.items() if unit.moved},
-            ties_open=not self._target.is_watched_itself and leaves_ties_open(arithmetic_of(self._target.backend)),
             in_float=frozenset(self._in_float()),
             bits=dict(self._bits()),
         )

@@ -21,7 +21,6 @@ from qbench.diagnosis.rank import (
     gains_nothing,
     is_outstanding,
     rank_nodes,
-    ties_alone,
     with_gains,
 )
 from qbench.diagnosis.repair.search import owners_of
@@ -310,7 +309,6 @@ class LocalizedGraph(Closing):
         measured = self._measure_gains(budget)
         chosen = _each_node_once(self.ranked)[:count]
         named = self._named(chosen, budget)
-        self.notes += self._ties_of_floats()
         self.suspects = tuple(
             self._suspect(one, place, named[place] if place < len(named) else None) for place, one in enumerate(chosen)
         )
@@ -414,17 +412,6 @@ class LocalizedGraph(Closing):
         """The nodes whose qparams cost more than those of a fitted grid, by their names in ``nodes``."""
         examined = self._examined
         return frozenset(self._prefix + node.node for node in examined.nodes if is_outstanding(node, examined))
-
-    def _ties_of_floats(self) -> Iterator[str]:
-        """A sentence about each node that differs from its arithmetic at ties of float32 sums alone: no mistake."""
-        examined = self._examined
-        for node in examined.nodes:
-            found = node.claimed
-            if found is not None and ties_alone(node, examined):
-                yield (
-                    f"{self._prefix}{node.node}: {found.differing} of {found.elements} values differ from the "
-                    "arithmetic, all by one step at a tie, which the order of float32 sums decides: no mistake"
-                )
 
     @property
     def _deviating(self) -> frozenset[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from qbench.diagnosis.examine import Examined
-from qbench.diagnosis.units import are_by_chance, are_of_floats
+from qbench.diagnosis.units import are_of_floats
 from qbench.judging import NodeErrors
 
 _NEARER = 0.98
@@ -27,8 +27,8 @@ def is_corrected(node: NodeErrors) -> bool:
 #     pass       a pass changed the values more than its effect allows
 #     graph      isolated² > explained²: the fp32 operators with the same quantization parameters lose less; or a
 #                constant is not the quantized fp32 one, and does not reduce the error
-#     trace      as counting, but by less than a hundredth of a step (rms), such as a race or a tie; a few ties are no
-#                difference where the declared arithmetic is exact, since the engine sums in floats
+#     trace      as counting, but by less than a hundredth of a step (rms), such as a race or a tie; what the order of
+#                float32 sums explains is no difference where the declared arithmetic is exact (``float_sums``)
 #     grid       the quantization parameters cost much: the node in float would remove a fifth of the noise of the
 #                outputs, or its own noise is a sixteenth of its signal (12 dB), or many values are clipped
 #
@@ -141,13 +141,11 @@ def ties_alone(node: NodeErrors, examined: Examined) -> bool:
     if found is None or not found.differing:
         return False
     ties = node.ties * found.elements
-    if node.levels in examined.in_float and are_of_floats(found.differing, found.beyond, ties, found.elements):
-        return True
-    return examined.ties_open and are_by_chance(found.differing, found.ties, ties)
+    return node.levels in examined.in_float and are_of_floats(found.differing, found.beyond, ties, found.elements)
 
 
 def _counting(node: NodeErrors, examined: Examined) -> float:
-    """Steps (rms) by which the engine differs from its arithmetic; 0 where it does not, or at open ties alone."""
+    """Steps (rms) by which the engine differs from its arithmetic; 0 where it does not, or at ties of float32 alone."""
     found = node.claimed
     if found is not None:
         return found.rms_steps if found.differing and not ties_alone(node, examined) else 0.0

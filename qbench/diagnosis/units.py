@@ -49,17 +49,11 @@ _BY_CHANCE = 0.1
 
 
 def leaves_ties_open(arithmetic: Arithmetic | None) -> bool:
-    """Whether an engine that follows ``arithmetic`` may round a tie either way.
+    """Whether an engine that follows ``arithmetic`` may round a value near a tie either way.
 
-    No engine computes with rationals. One that declares them sums in floats, so its values near a tie may lie on the
-    other side of it.
+    No engine computes with rationals. One that declares them sums in floats, in an order of its own (``float_sums``).
     """
     return arithmetic is not None and arithmetic.scaling.form is MultiplierForm.EXACT
-
-
-def are_by_chance(differing: int, moved_ties: int, ties: float) -> bool:
-    """Whether ``differing`` values are ``moved_ties`` alone, and no more of all ``ties`` than float32 moves."""
-    return differing == moved_ties <= max(1.0, _BY_CHANCE * ties)
 
 
 _SINGLE = 1e-4

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.backends import Executor, IntegerBackend, in_slices
+from qbench.diagnosis.float_sums import FloatSums
 from qbench.diagnosis.unit_runs import computes_in_float, exact_backend
 from qbench.diagnosis.units import (
     TIE_WIDTH,
     Captured,
     QuantizedUnit,
-    are_by_chance,
     are_of_floats,
     leaves_ties_open,
 )
@@ -605,13 +605,12 @@ def evidence_of(
         beyond = np.abs(levels - np.clip(real, low, high)) - 0.5
         slack = float(np.clip(np.quantile(beyond, 0.999) if beyond.size else 0, TIE_WIDTH, 1.0)) + TIE_WIDTH
         hard = differing & (np.abs(found - np.clip(real, low, high)) > 0.5 + slack)
-        ties = np.abs(real - np.floor(real) - 0.5) <= TIE_WIDTH
-        moved = int((differing & ties & (np.abs(found - levels) == 1)).sum())
-        count, tied = int(differing.sum()), float(ties.sum())
-        by_floats = are_of_floats(count, int((np.abs(found - levels) > 1).sum()), tied, found.size)
-        if (leaves_ties_open(correct) and are_by_chance(count, moved, tied)) or (
-            count and by_floats and computes_in_float(unit, correct)
-        ):
+        tied = float((np.abs(real - np.floor(real) - 0.5) <= TIE_WIDTH).sum())
+        by_floats = are_of_floats(int(differing.sum()), int((np.abs(found - levels) > 1).sum()), tied, found.size)
+        if leaves_ties_open(correct) and differing.any():
+            explained = _by_order(unit, found, levels, captured)
+            baseline, differing, hard = np.where(explained, found, levels), differing & ~explained, hard & ~explained
+        elif differing.any() and by_floats and computes_in_float(unit, correct):
             baseline, differing = found, np.zeros_like(differing)
     if unit.grid is None:
         slack = float(np.max(width)) - 0.5  # a real result is not rounded
@@ -638,6 +637,13 @@ def evidence_of(
         result_axis=axis_of_channels(found.ndim, interior, original, unit.represents),
     )
     return facts, tuple(notes)
+
+
+def _by_order(unit: QuantizedUnit, found: Floats, levels: Floats, captured: Captured) -> Mask:
+    """Where the order of float32 sums explains that ``found`` is not ``levels``, both in steps above the zero point."""
+    zero = unit.zero_point
+    with FloatSums(unit) as sums:
+        return sums.explained(found + zero, levels + zero, captured.real, captured.feeds)
 
 
 def counted(captured: Captured, arithmetic: Arithmetic, feeds: Mapping[str, npt.NDArray[Any]]) -> Floats | None:
