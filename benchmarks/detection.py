@@ -307,7 +307,7 @@ VARIANTS_HEAD = "## Other batches, inputs, labels and schemas"
 
 
 def variants_section(rows: list[str], seed: int) -> str:
-    """The table of variants with its heading, the last part of docs/detection.md."""
+    """The table of variants with its heading: a section of docs/detection.md."""
     lines = [
         VARIANTS_HEAD,
         "",
@@ -320,6 +320,14 @@ def variants_section(rows: list[str], seed: int) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def with_section(text: str, section: str) -> str:
+    """The page ``text`` with ``section`` in place of that of its heading, or at its end; other sections stay."""
+    heading = section.partition("\n")[0]
+    before, _, old = text.partition(f"{heading}\n")
+    _, mark, after = old.partition("\n## ")
+    return f"{before.rstrip()}\n\n{section.rstrip()}\n{mark}{after}"
 
 
 def main() -> int:
@@ -340,8 +348,7 @@ def main() -> int:
     if arguments.variants:
         section = variants_section(rows_of_variants(arguments.seed, faults, kept), arguments.seed)
         if arguments.write:
-            text = PAGE.read_text(encoding="utf-8").partition(VARIANTS_HEAD)[0].rstrip("\n")
-            PAGE.write_text(f"{text}\n\n{section}", encoding="utf-8")
+            PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), section), encoding="utf-8")
         return 0
     columns = [one for one in COLUMNS if one.model in asked]
     trials = [one for column in columns for one in trials_of(column, faults, arguments.seed, arguments.places, kept)]

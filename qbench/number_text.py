@@ -57,8 +57,9 @@ def points(change: float, digits: int = 2, *, unit: bool = True) -> str:
 
 def change_text(change: float, unit: str, *, digits: int = 5) -> str:
     """A change of a value in its unit, zero with a plus: ``−1.25 pp``, or so many digits: ``−2.1 dB``."""
-    text = f"{100 * change:+.2f} pp" if unit == "%" else f"{change:+.{digits}g} {unit}".rstrip()
-    return text.replace("-0.00 pp", "+0.00 pp").replace("-", MINUS)
+    number, unit = (f"{100 * change:+.2f}", "pp") if unit == "%" else (f"{change:+.{digits}g}", unit)
+    number = "+0.00" if number == "-0.00" else number
+    return f"{number.replace('-', MINUS)} {unit}".rstrip()
 
 
 def value_text(value: float, unit: str) -> str:

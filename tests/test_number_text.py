@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbench.number_text import counted, rough_percent
+from qbench.number_text import change_text, counted, rough_percent
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,16 @@ def test_shares(share, text):
 
 def test_counts():
     assert [counted(n, "layer") for n in (0, 1, 2)] == ["0 layers", "1 layer", "2 layers"]
+
+
+@pytest.mark.parametrize(
+    ("change", "unit", "text"),
+    [
+        (-0.0125, "%", "−1.25 pp"),
+        (-1e-9, "%", "+0.00 pp"),
+        (-2.1, "dB", "−2.1 dB"),
+        (-2e-7, "k-steps", "−2e−07 k-steps"),
+    ],
+)
+def test_only_the_number_of_a_change_gets_a_real_minus_sign(change, unit, text):
+    assert change_text(change, unit) == text

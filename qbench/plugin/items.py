@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from qbench import number_text
 from qbench.errors import InputError, StoreError, UnsupportedError, refused_by_system
 from qbench.plugin.item_state import ITEM_STATE, ItemState, SuiteFacts
 from qbench.plugin.opening import OpenSuite
@@ -443,7 +444,5 @@ def change_text(line: Mapping[str, Any]) -> str:
     """``top1 −0.42 pp`` for the first metric of ``line``; empty when there is none."""
     for name, score in line.get("metrics", {}).items():
         change = (score["hits"] - score["reference_hits"]) / score["out_of"]
-        unit = score.get("unit", "%")
-        text = f"{100 * change:+.2f} pp" if unit == "%" else f"{change:+.5g} {unit}".rstrip()
-        return f"{name} {text}".replace("-", "−")
+        return f"{name} {number_text.change_text(change, score.get('unit', '%'))}"
     return ""

@@ -163,11 +163,12 @@ class Recorder:
     def _note_unmeasured(self, run: OpenRun) -> int:
         """Note a run in which no cell was measured; its exit code, 0 for any other run.
 
-        Otherwise a machine without a package index, or without an engine, would skip every cell and pass.
+        Otherwise a machine without a package index, or without an engine, would skip every cell and pass. Of a run
+        without cells, such as one of Python tests alone that ended before they measured, pytest says enough.
         """
         from qbench.judging import Outcome
 
-        if any(cell.outcome != Outcome.UNSUPPORTED.value for cell in run.cells):
+        if not run.cells or any(cell.outcome != Outcome.UNSUPPORTED.value for cell in run.cells):
             return 0
         could = "could get its packages" if all(cell.unfetched for cell in run.cells) else "was measured"
         return self._fail(run, f"not one of the {len(run.cells)} cells of '{run.facts['suite']}' {could}")

@@ -100,7 +100,8 @@ class Standing:
     """The newest result of every cell of a suite.
 
     Args:
-        run: the newest run of the whole suite, with what later runs of a part measured. newest: the newest run.
+        run: the newest run of the whole suite that came to its end, with what later runs of a part or interrupted ones
+            measured; without such a run all that runs of parts, as of shards, measured. newest: the newest run.
         red: its red cells, without those whose result was accepted since. lost: cells that it does not have any more.
     """
 
@@ -123,17 +124,23 @@ def standing_of(suite: str, runs: Iterable[Run], stored: Mapping[Cell, AcceptedC
     if newest is None:
         return None
     parts = [newest]
-    while not is_of_all(parts[-1]) and (earlier := next(left, None)) is not None:
+    while not _is_base(parts[-1]) and len(parts) < _SEARCHED and (earlier := next(left, None)) is not None:
         parts.append(earlier)
-    if not is_of_all(parts[-1]):
-        run, lost = newest, LostCells()
-    else:
-        run = with_parts(parts[-1], parts[-2::-1])
+    run, lost = with_parts(parts[-1], parts[-2::-1]), LostCells()
+    if _is_base(parts[-1]):
         before = next((one for one in itertools.islice(left, _SEARCHED) if is_of_all(one) and is_whole(one)), None)
         known = measured_cells(before) if before is not None else frozenset()
         lost = lost_cells(run, known | {cell for cell, held in stored.items() if held.current})
     red = tuple(record for record in run.cells if record.is_red and not _is_accepted_since(record, stored))
     return Standing(suite=suite, run=run, newest=newest, red=red, lost=lost)
+
+
+def _is_base(run: Run) -> bool:
+    """Whether ``run`` was to measure every cell and came to its end, so that a cell that it lacks is lost.
+
+    One that was interrupted says nothing of the cells that it did not reach: it is a part, as one of ``-k`` is.
+    """
+    return is_of_all(run) and not run.was_interrupted
 
 
 _SEARCHED = 60

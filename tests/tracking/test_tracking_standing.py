@@ -91,6 +91,23 @@ def test_a_cell_that_a_baseline_or_the_run_before_has_is_missed():
     assert standing_of("smoke", [], {}) is None
 
 
+def test_an_interrupted_run_of_the_suite_loses_no_cell_that_it_did_not_reach():
+    stopped = dataclasses.replace(night(SLUGS[:1], number=2, red=SLUGS[:1]), complete=False)
+    standing = standing_of("smoke", [stopped, night(number=1, red=SLUGS[1:2]), night()], {})
+    assert [record.cell for record in standing.red] == [cell(SLUGS[0]), cell(SLUGS[1])]
+    assert standing.lost.count == 0
+    assert standing.newest.id == stopped.id
+    ended = dataclasses.replace(stopped, ended=True)  # it came to its end and has no line of two cells
+    assert standing_of("smoke", [ended, night()], {}).lost.count == len(SLUGS) - 1
+
+
+def test_runs_of_shards_alone_stand_together():
+    shards = [night([slug], number=at, red=[slug], selected=1) for at, slug in enumerate(SLUGS)]
+    standing = standing_of("smoke", shards[::-1], {})
+    assert [record.cell for record in standing.red] == [cell(slug) for slug in SLUGS]
+    assert standing.lost.count == 0
+
+
 @pytest.mark.parametrize(("predictions", "red"), [("p2", 0), ("p3", 1)])
 def test_what_was_accepted_since_is_not_red_any_more(predictions, red):
     made = night(red=SLUGS[:1], predictions="p2")

@@ -1,0 +1,33 @@
+"""What ``benchmarks/detection.py`` writes into docs/detection.md: its own sections, and no others."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def detection(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("detection")
+
+
+def test_the_table_of_variants_replaces_its_own_section_alone(detection):
+    text = (ROOT / "docs" / "detection.md").read_text(encoding="utf-8")
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert len(headings) >= 2  # the page has a section behind the variants
+    made = detection.with_section(text, detection.variants_section(["| new | row |"], 5))
+    assert [line for line in made.splitlines() if line.startswith("## ")] == headings
+    assert "| new | row |" in made
+    assert "| free batch |" not in made
+    last = text.index(headings[-1])
+    assert made.endswith(text[last:])
+
+
+def test_a_page_without_the_section_gets_it_at_its_end(detection):
+    section = detection.variants_section(["| new | row |"], 5)
+    assert detection.with_section("# Page\n\nText.\n", section) == f"# Page\n\nText.\n\n{section}"
+    once = detection.with_section("# Page\n\n## A\n\nText.\n", section)
+    assert detection.with_section(once, section) == once
