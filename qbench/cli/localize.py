@@ -300,13 +300,14 @@ def _table(found: "LocalizedCell") -> dict[str, Any]:
     from qbench.storage import plain
 
     table: dict[str, Any] = plain(found.finding)
-    verdict = {"outcome": found.verdict.outcome.value, "headline": found.verdict.headline, "rule": found.verdict.rule}
-    return {"verdict": verdict, "finding": table}
+    judged = found.verdict
+    verdict = {"outcome": judged.outcome.value, "headline": judged.headline, "rule": judged.rule}
+    return {"verdict": verdict | {"ungated": judged.ungated}, "finding": table}
 
 
 def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
     finding, verdict = found.finding, found.verdict
-    put(f"{finding.model} on {finding.backend} under {finding.schema}: {verdict.outcome.value}")
+    put(f"{finding.model} on {finding.backend} under {finding.schema}: {_judged(verdict)}")
     put(f"  {verdict.headline}")
     first, others = _important_notes(finding)
     for note in first:
@@ -329,6 +330,13 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
         print_columns([(f"  {one.value}", one.reason) for one in finding.unaligned[: arguments.top]])
     for note in (*others, *_unwritten(found, arguments)):
         put(f"note: {note}")
+
+
+def _judged(verdict: "Verdict") -> str:
+    """The outcome; of a cell whose answers no gate judges that, not that it passed."""
+    if verdict.ungated and not verdict.outcome.is_red:
+        return "not judged: its metrics have no limit here, so nothing says whether these answers are good"
+    return verdict.outcome.value
 
 
 def _important_notes(finding: "Finding") -> tuple[list[str], list[str]]:

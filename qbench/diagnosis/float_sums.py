@@ -26,7 +26,8 @@ from qbench.numerics import QParams
 #     |code − t| ≤ ½ + bound        of both results that are compared, or the order of sums does not explain them
 #
 # A tie in one place of many is so explained, and a step in a value between two ties is not. The bound is 0 where all
-# scales are powers of two and the sums of integers are below 2²⁴: every order then gives the exact result. The bound of
+# scales are powers of two and the sums of integers are below 2²⁴: every order then gives the exact result, and no more
+# than a tenth of the ties, or one, may have moved for whatever other reason. The bound of
 # a product of thousands of terms may reach half a step, and explain the rounding of every second value. There the
 # share of ties that moved counts too: errors are by far smaller than their bound, a wrong rounding moves every second.
 
@@ -40,6 +41,8 @@ _NARROW = 2.0**-4
 """Bound in steps up to which no known rule of rounding is hidden by it."""
 _SHARE, _SIGMAS = 0.25, 3.0
 """The share of the ties within a wide bound that may move, and the allowance for chance in standard deviations."""
+_EXACT_SHARE = 0.1
+"""Share of the ties that may move where float32 is exact: a rule of rounding moves about half of them."""
 
 _MOVING = frozenset({"Flatten", "Identity", "MaxPool", "Relu", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 _SUMS = frozenset({"Add", "Sub", "Sum"})
@@ -78,7 +81,7 @@ class FloatSums(Closing):
             return np.asarray(np.abs(found.astype(np.float64) - correct) <= 2 * bound)
         real = np.clip(steps.astype(np.float64).reshape(found.shape), self._unit.ends.low, self._unit.ends.high)
         off = (np.abs(one.astype(np.float64) - self._unit.zero_point - real) for one in (found, correct))
-        within = (bound > 0) & np.logical_and.reduce([one <= 0.5 + bound for one in off])
+        within = np.logical_and.reduce([one <= 0.5 + np.where(bound > 0, bound, TIE_WIDTH) for one in off])
         return np.asarray(within & _by_chance(found != correct, real, bound))
 
     def _bound(self, feeds: Feeds) -> Array:
@@ -94,11 +97,14 @@ class FloatSums(Closing):
 
 
 def _by_chance(differing: Explained, real: Array, bound: Array) -> Explained:
-    """Where a difference within ``bound`` proves no rule: in narrow bounds, and in wide ones unless many ties moved."""
-    wide = bound > _NARROW
-    ties = int((wide & (np.abs(real - np.floor(real) - 0.5) <= bound)).sum())
+    """Where a difference within ``bound`` proves no rule: in narrow bounds, else where few of the ties have moved."""
+    off = np.abs(real - np.floor(real) - 0.5)
+    wide, exact = bound > _NARROW, bound == 0
+    ties = int((wide & (off <= bound)).sum())
     most = _SHARE * ties + _SIGMAS * math.sqrt(_SHARE * ties) + 1
-    return ~wide | (int((wide & differing).sum()) <= most)
+    few = int((wide & differing).sum()) <= most
+    single = int((exact & differing).sum()) <= max(1.0, _EXACT_SHARE * int((exact & (off <= TIE_WIDTH)).sum()))
+    return np.where(wide, few, np.where(exact, single, True))
 
 
 class _AbsoluteTerms(Closing):
@@ -202,7 +208,7 @@ def _quantum(unit: QuantizedUnit) -> float | None:
     least = [float(one.min()) for one in scales if one is not None]
     if nodes[0].op_type in _SUMS:
         return min(least)
-    return min(math.prod(least[:2]), *least[2:])
+    return min([math.prod(least[:2]), *least[2:]])
 
 
 def _grid_behind(value: ir.Value) -> QParams | None:

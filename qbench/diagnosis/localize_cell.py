@@ -314,6 +314,12 @@ def _localized(
         notes.insert(0, f"{OUT_OF_BUDGET}: only {finding.samples} of the samples were examined")
     elif not named:
         notes.insert(0, f"{OUT_OF_BUDGET}: not every suspect's cause was looked for")
+    beyond = frozenset(name for graph in graphs for name in graph.beyond_output)
+    notes += [
+        f"{name} does not reach the output '{options.output}': what is wrong there changes nothing of it"
+        for name in dict.fromkeys(suspect.node for suspect in finding.suspects)
+        if name in beyond
+    ]
     repair: Repair | None = None
     more: tuple[str, ...] = ()
     finished = True

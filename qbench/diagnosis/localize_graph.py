@@ -28,7 +28,7 @@ from qbench.diagnosis.tallies import CountingTally
 from qbench.diagnosis.target import Matched, Target, bound_of
 from qbench.diagnosis.unit_runs import exact_backend
 from qbench.diagnosis.units import Captured, whole_unit
-from qbench.graph import PRODUCTS, node_key
+from qbench.graph import PRODUCTS, node_key, values_by_name
 from qbench.judging import Cause, CountingErrors, NodeErrors, Suspect, Unaligned
 from qbench.metrics import Differences, unequal
 from qbench.number_text import steps_text
@@ -253,6 +253,22 @@ class LocalizedGraph(Closing):
     def nodes(self) -> tuple[NodeErrors, ...]:
         """The numbers of all nodes."""
         return tuple(replace(node, node=self._prefix + node.node) for node in self._examined.nodes)
+
+    @property
+    def beyond_output(self) -> frozenset[str]:
+        """The nodes whose values do not reach the chosen output, by their names in ``nodes``; none for all outputs."""
+        known = values_by_name(self.target.quantized)
+        if self._output not in known:
+            return frozenset()
+        reached, waiting = set[str](), [known[self._output]]
+        while waiting:
+            value = waiting.pop()
+            if str(value.name) not in reached:
+                reached.add(str(value.name))
+                maker = value.producer()
+                waiting += [] if maker is None else [one for one in maker.inputs if one is not None]
+        reach = {node.node for node in self._counted.nodes if node.levels in reached}
+        return frozenset(self._prefix + node.node for node in self._counted.nodes if node.node not in reach)
 
     @property
     def unaligned(self) -> tuple[Unaligned, ...]:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError, require_type
 from qbench.extension import known_extensions
-from qbench.graph import format_of_path, load_model, operator_catalogue, with_operators
+from qbench.graph import fixed_batch, format_of_path, load_model, operator_catalogue, own_copy, with_operators
 from qbench.subjects.catalogue import model_catalogue
 from qbench.subjects.detection import Detection, FramedPicture
 from qbench.subjects.pictures import Picture
@@ -79,14 +79,48 @@ def model_from_file(
     Raises:
         InputError: no such file, no such output, or arrays that are not its inputs.
     """
-    graph = _read_file(str(path))
+    graph = _with_batch_axis(_read_file(str(path)), preprocess or ReadyArray(), task, data)
     return ZooModel(
         id=name or re.sub(r"[^a-z0-9_.-]", "-", Path(path).stem.lower()) or "model",
         graphs={"model": lambda: graph},
         preprocess=_fitted(graph, preprocess or ReadyArray(), data),
-        task=_usual_task(graph, output, str(path), preprocess, data) if task is None else task,
+        task=_of_one_sample(_usual_task(graph, output, str(path), preprocess, data) if task is None else task, graph),
         origin=str(path),
     )
+
+
+def _with_batch_axis(graph: ir.Model, preprocess: Any, task: Task | None, data: Dataset | None) -> ir.Model:  # noqa: ANN401
+    """``graph`` with an axis of one sample in front of its inputs where they have none; else itself.
+
+    Detectors are often exported so: one picture (3, H, W) a run. Their outputs stay as they are.
+    """
+    inputs = [value for value in graph.graph.inputs if value.name not in graph.graph.initializers]
+    feeds = {} if data is None or not len(data) else _first_feeds(preprocess, data)
+    if isinstance(preprocess, FramedPicture) or (not feeds and isinstance(task, Detection)):
+        ranks = dict.fromkeys((str(value.name) for value in inputs), _PICTURE_RANK)
+    elif len(inputs) == 1:
+        ranks = {str(value.name): feed.ndim - 1 for value, feed in zip(inputs, feeds.values(), strict=False)}
+    else:
+        ranks = {name: feed.ndim - 1 for name, feed in feeds.items()}
+    if not inputs or any(one.shape is None or len(one.shape) != ranks.get(str(one.name)) for one in inputs):
+        return graph
+    made = own_copy(graph)
+    axis = ir.Value(name="qbench_batch_axis", const_value=ir.tensor(np.array([0], np.int64), name="qbench_batch_axis"))
+    made.graph.initializers["qbench_batch_axis"] = axis
+    for value in [one for one in made.graph.inputs if one.name not in graph.graph.initializers]:
+        first = next(node for node in made.graph)
+        squeeze = ir.node("Squeeze", [value, axis], name=f"{value.name}_of_one_sample")
+        squeezed = squeeze.outputs[0]
+        squeezed.name, squeezed.shape, squeezed.type = f"{value.name}_of_one_sample", value.shape, value.type
+        value.replace_all_uses_with(squeezed)
+        squeeze.replace_input_with(0, value)
+        value.shape = ir.Shape([1, *(value.shape or ())])
+        made.graph.insert_before(first, squeeze)
+    return made
+
+
+_PICTURE_RANK = 3
+"""Axes of one picture."""
 
 
 def _usual_task(
@@ -108,8 +142,28 @@ def _usual_task(
         _refuse_one_hot(data, chosen)
     if labelled is not None:
         return labelled
-    is_ranked = chosen.shape is None or len(chosen.shape) == 2
-    return Classification(output=output) if is_ranked else WholeOutput(output=output)
+    return Classification(output=output) if _has_rows_of_scores(chosen, graph) else WholeOutput(output=output)
+
+
+def _of_one_sample(task: Task, graph: ir.Model) -> Task:
+    """``task`` with one sample a run where ``graph`` has one, and the output that it reads has no axis of samples."""
+    if fixed_batch(graph) != 1 or not isinstance(task, (Detection, WholeOutput)):
+        return task
+    name = task.boxes if isinstance(task, Detection) else task.output
+    output = next((one for one in graph.graph.outputs if name in (None, one.name)), None)
+    shape = None if output is None else output.shape
+    if shape is None or not len(shape):
+        return task
+    is_flat = len(shape) == 2 if isinstance(task, Detection) else isinstance(shape[0], int) and shape[0] != 1
+    return replace(task, batch=1) if is_flat else task
+
+
+def _has_rows_of_scores(output: ir.Value, graph: ir.Model) -> bool:
+    """Whether ``output`` may be (n, classes): not (boxes, 4) of the one sample that a run of the graph has."""
+    shape, size = output.shape, fixed_batch(graph)
+    if shape is None:
+        return True
+    return len(shape) == 2 and (size is None or not isinstance(shape[0], int) or shape[0] == size)
 
 
 def _refuse_one_hot(data: Dataset, scores: ir.Value) -> None:

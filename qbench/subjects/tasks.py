@@ -229,9 +229,11 @@ class WholeOutput:
 
     Args:
         output: its name; None: the graph's first.
+        batch: samples of a run; 1 where the output has no axis of samples, as of the boxes of one picture.
     """
 
     output: str | None = None
+    batch: int = BATCH
 
     @property
     def usual_metrics(self) -> tuple[str, ...]:
@@ -261,11 +263,13 @@ class WholeOutput:
         """
         run = runner_named(runners, GRAPH, self.name).run
         rows = []
-        for feeds in samples.batches():
+        for feeds in samples.batches(self.batch):
             outputs = run(feeds)
             name = next(iter(outputs), "") if self.output is None else self.output
             found = np.asarray(outputs.get(name, ()), np.float32)
             count = len(next(iter(feeds.values())))
+            if self.batch == 1 and found.ndim and name in outputs:
+                found = found[None]
             if found.ndim == 0 or len(found) != count or not np.isfinite(found).all():
                 raise _no_rows(samples.data, name, found, count, is_known=name in outputs)
             # + 0: a negative zero is the same number as a positive one

@@ -43,34 +43,33 @@ def test_a_bias_that_is_a_thousandth_off_is_found_in_any_order(order):
     assert found["conv1"] is Cause.WRONG_BIAS
 
 
-def explained(schema, changed, *, node="conv1"):
-    """Of the codes of ``node`` moved by ``changed(t)``: where they differ, and where the order of sums explains it."""
+def runs(schema, node):
+    """The unit of ``node``, its inputs, its value before rounding and its codes."""
     unit = next(one for one in quantized_units(quantized(schema)) if one.node == node)
     (feeds,) = batches(1)
-    values = {**feeds}
-    with machine(arithmetic="ideal").prepare(quantized(schema), taps=[*unit.feeds, unit.value]) as run:
-        values |= run.run(feeds)
+    with machine(arithmetic="ideal").prepare(quantized(schema), taps=[*unit.feeds]) as run:
+        values = {**feeds, **run.run(feeds)}
     own = {name: values[name] for name in unit.feeds}
     with exact_backend().prepare(unit.graph, taps=[unit.real]) as run:
         steps = unit.in_steps({**own, **run.run(own)})
-    codes = unit.rounded(steps)
-    found = changed(codes, steps + unit.zero_point)
+    return unit, own, steps, unit.rounded(steps)
+
+
+@pytest.mark.parametrize("node", ["conv1", "conv2", "dense1"])
+def test_a_step_at_a_value_between_two_ties_is_not_explained(node):
+    unit, own, steps, codes = runs("w8a8_asym_pc", node)
     with FloatSums(unit) as sums:
-        return found != codes, sums.explained(found, codes, steps, own)
+        assert sums.explained(codes, codes, steps, own).mean() > 0.99
+        assert sums.explained(codes + 1, codes, steps, own).mean() < 0.01
 
 
-def test_a_step_at_a_value_between_two_ties_is_not_explained():
-    differing, found = explained("w8a8_asym_pc", lambda codes, _: codes + 1)
-    assert differing.all()
-    assert found.mean() < 1e-3
-
-
-def test_where_float32_is_exact_no_tie_is_explained():
-    """Powers of two as scales: every order gives the same sum, so that a tie that is rounded up is a rule."""
-    up = lambda codes, real: np.maximum(codes, np.minimum(np.floor(real + 0.5), 127))  # noqa: E731
-    differing, found = explained("w8a8_sym_pc_pow2", up)
-    assert differing.any()
-    assert not (differing & found).any()
+@pytest.mark.parametrize(("schema", "is_exact"), [("w8a8_sym_pc_pow2", True), ("w8a8_asym_pc", False)])
+def test_of_powers_of_two_every_order_is_exact(schema, is_exact):
+    unit, own, _, _ = runs(schema, "conv2")
+    with FloatSums(unit) as sums:
+        bound = sums._bound(own)
+    assert (bound == 0).all() if is_exact else (bound > 0).any()
+    assert bound.max() < 0.05
 
 
 def test_truncation_is_not_explained_where_the_bound_is_wide():
