@@ -3,7 +3,7 @@
 import datetime
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -314,12 +314,7 @@ def _localized(
         notes.insert(0, f"{OUT_OF_BUDGET}: only {finding.samples} of the samples were examined")
     elif not named:
         notes.insert(0, f"{OUT_OF_BUDGET}: not every suspect's cause was looked for")
-    beyond = frozenset(name for graph in graphs for name in graph.beyond_output)
-    notes += [
-        f"{name} does not reach the output '{options.output}': what is wrong there changes nothing of it"
-        for name in dict.fromkeys(suspect.node for suspect in finding.suspects)
-        if name in beyond
-    ]
+    notes += _beyond(graphs, finding, options.output)
     repair: Repair | None = None
     more: tuple[str, ...] = ()
     finished = True
@@ -340,6 +335,21 @@ def _localized(
         complete=enough and named and finished,
         seconds=round(budget.spent, 3),
     )
+
+
+_NAMED_BEYOND = 5
+"""Nodes that a note on those beyond an output names."""
+
+
+def _beyond(graphs: Sequence[LocalizedGraph], finding: Finding, output: str) -> Iterator[str]:
+    """A sentence about the nodes that the chosen output does not depend on, the suspects first; none without one."""
+    beyond = frozenset(name for graph in graphs for name in graph.beyond_output)
+    order = [*(suspect.node for suspect in finding.suspects), *(node.node for node in finding.nodes)]
+    names = [name for name in dict.fromkeys(order) if name in beyond]
+    if names:
+        more = f" and {len(names) - _NAMED_BEYOND} more" if len(names) > _NAMED_BEYOND else ""
+        listed = ", ".join(names[:_NAMED_BEYOND])
+        yield f"the output '{output}' does not depend on {listed}{more}: what is wrong there changes nothing of it"
 
 
 def _timeout(budget: Budget) -> float:
