@@ -441,8 +441,10 @@ def outcome_word(line: Mapping[str, Any]) -> str:
 
 
 def change_text(line: Mapping[str, Any]) -> str:
-    """``top1 −0.42 pp`` for the first metric of ``line``; empty when there is none."""
+    """``top1 −0.42 pp`` for the first metric of ``line``, of several runs their mean; empty when there is none."""
+    repeated = (line.get("repeats") or {}).get("metrics", {})
     for name, score in line.get("metrics", {}).items():
-        change = (score["hits"] - score["reference_hits"]) / score["out_of"]
+        hits = repeated.get(name, {}).get("hits") or [score["hits"]]
+        change = (sum(hits) / len(hits) - score["reference_hits"]) / score["out_of"]
         return f"{name} {number_text.change_text(change, score.get('unit', '%'))}"
     return ""

@@ -21,6 +21,13 @@ def test_the_name_of_a_metric_keeps_its_hyphens(name, unit, text):
     assert change_text(line(metrics={name: score})) == text
 
 
+def test_of_several_runs_the_mean_is_shown_that_is_judged():
+    score = {"hits": 96, "reference_hits": 99, "out_of": 100, "unit": "%"}
+    runs = {"runs": 3, "metrics": {"top1": {"hits": [96, 98, 97], "out_of": [100] * 3, "pairs": 4}}}
+    assert change_text(line(metrics={"top1": score}, repeats=runs)) == "top1 −2.00 pp"
+    assert change_text(line(metrics={"top1": score}, repeats=runs | {"metrics": {}})) == "top1 −3.00 pp"
+
+
 @pytest.mark.parametrize(
     ("outcomes", "code", "said"),
     [
