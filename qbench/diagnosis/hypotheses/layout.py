@@ -163,6 +163,22 @@ def _reordered(facts: UnitEvidence, inner: Interior, name: str) -> Iterator[Expl
             yield _run(facts, inner, {**facts.operands, name: array}, f"{word} {words}")
     for words, array in _integers(inner, name):
         yield _run(facts, inner, {**facts.operands, name: array}, words)
+    yield _other_sign(facts, inner, name, word)
+
+
+def _other_sign(facts: UnitEvidence, inner: Interior, name: str, word: str) -> Explanation | None:
+    """The bytes of the operand ``name`` read as unsigned ones where they are signed, or the other way."""
+    operand = inner.operands[name]
+    levels = facts.feeds[operand.feed] if operand.feed else operand.levels
+    if levels is None or operand.grid is None or levels.dtype not in (np.int8, np.uint8) or operand.grid.qtype.bits < 8:
+        return None
+    is_signed = levels.dtype == np.int8
+    apart = levels.view(np.uint8 if is_signed else np.int8).astype(np.int64) - levels
+    if not apart.any():
+        return None
+    array = (facts.operands[name] + apart * operand.grid.expanded(levels.shape)[0]).astype(np.float32)
+    read = "unsigned" if is_signed else "signed"
+    return _run(facts, inner, {**facts.operands, name: array}, f"{word} of which the bytes are read as {read}")
 
 
 def _neighbours(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
