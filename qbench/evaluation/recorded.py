@@ -87,11 +87,17 @@ def environment_of(backend: Backend, processor: str, *, threads: int = 1) -> Env
 
 
 def _refuse_comparison(request: Request, file: AnswerFile) -> None:
-    asked = "equal_to or close_to" if request.comparator else "no_worse_than" if request.rival else ""
-    if asked or request.rewriting is not None or request.schema is not None:
+    asked = ""
+    if request.rewriting is not None or request.schema is not None:
+        asked = "a schema or passes"
+    if any(isinstance(by, Backend) for by in request.asked.values()):
+        asked = "no_worse_than"
+    if request.comparator is not None:
+        asked = "equal_to or close_to"
+    if asked:
         raise InputError(
             f"Measuring '{request.cell}'",
-            found=f"{asked or 'a schema or passes'} for answers that were recorded elsewhere ('{file.path}')",
+            found=f"{asked} for answers that were recorded elsewhere ('{file.path}')",
             expected="nothing that runs a quantized graph here",
             remedy="Leave it out for this backend.",
         )

@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from qbench.backends import Backend
 from qbench.evaluation.artifacts import SubjectArtifacts
 from qbench.evaluation.rewriting import Rewriting
 from qbench.evaluation.subject import Subject
-from qbench.judging import Cell, Criterion, EnvironmentClass, StopRule
+from qbench.judging import Cell, Criterion, EnvironmentClass, EvidenceKind, StopRule
 from qbench.metrics import Answers
 
 if TYPE_CHECKING:
@@ -36,9 +36,8 @@ class Request:
         schema: None runs a model as it is: the float one, or the given one where the schema of ``cell`` is ``given``.
         rewriting: what runs behind the quantizer; None: nothing.
         comparator: the backend that a quantized cell is compared with; None: it is not compared.
-        rival: a backend that runs the same quantized model on the same samples, which the cell must not be worse than.
-        recovers: whether the cell is counted against today's fp32 run, too.
-        slices: what samples are told apart by, ``class`` or a column of the data; empty: nothing.
+        asked: evidence beyond the answers → what it is measured by (``judging.asked_evidence``): the ``Backend`` that
+            the cell must not be worse than, the least share that recovers, the column that tells slices apart.
         keeps_answers: whether the measurement carries the answers themselves.
         repeats: how many times the cell runs; with 1 it is not known whether its answers repeat. repeat_threads: of the
             runs after the first, in turn; empty: ``threads``.
@@ -56,9 +55,7 @@ class Request:
     rewriting: Rewriting | None = None
     threads: int = 1
     comparator: Comparator | None = None
-    rival: Backend | None = None
-    recovers: bool = False
-    slices: str = ""
+    asked: Mapping[EvidenceKind, Any] = field(default_factory=dict)
     keeps_answers: bool = False
     repeats: int = 1
     repeat_threads: tuple[int, ...] = ()

@@ -11,7 +11,7 @@ from qbench.evaluation.artifacts import answered
 from qbench.evaluation.repeats import is_joint, picked_answers, shuffled
 from qbench.evaluation.request import Request
 from qbench.evaluation.subject import MetricUse
-from qbench.judging import CountTest, EarlyTest, Remaining, Stopped, StopRule, early_state
+from qbench.judging import CountTest, EarlyTest, EvidenceKind, Remaining, Stopped, StopRule, early_state
 from qbench.metrics import Answers, Direction, IntegerAnswers, Score, score
 from qbench.subjects import Dataset, Samples
 
@@ -39,7 +39,13 @@ def can_stop(request: Request, reference: Mapping[str, Answers]) -> bool:
 
     Cells that are compared with another backend, repeated, or run in float are run whole: those look at every answer.
     """
-    if request.stop is None or request.comparator or request.rival or request.repeats > 1 or request.cell.is_fp32:
+    if (
+        request.stop is None
+        or request.comparator
+        or EvidenceKind.NO_WORSE_THAN in request.asked
+        or request.repeats > 1
+        or request.cell.is_fp32
+    ):
         return False
     if is_joint(request.subject.model.task):
         return False

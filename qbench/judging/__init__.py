@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from qbench.judging.gates import BOUNDING as BOUNDING
     from qbench.judging.gates import CELL_KEYS as CELL_KEYS
     from qbench.judging.gates import FAILING as FAILING
+    from qbench.judging.gates import BackendName as BackendName
+    from qbench.judging.gates import asked_evidence as asked_evidence
+    from qbench.judging.gates import needs_all_samples as needs_all_samples
     from qbench.judging.judgement import APPROVABLE as APPROVABLE
     from qbench.judging.judgement import NEVER_ACCEPTED as NEVER_ACCEPTED
     from qbench.judging.judgement import approved as approved
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from qbench.judging.measurement import IDEAL as IDEAL
     from qbench.judging.measurement import Calibrated as Calibrated
     from qbench.judging.measurement import Compared as Compared
+    from qbench.judging.measurement import EvidenceKind as EvidenceKind
     from qbench.judging.measurement import FirstNode as FirstNode
     from qbench.judging.measurement import LossParts as LossParts
     from qbench.judging.measurement import Measurement as Measurement

@@ -17,8 +17,8 @@ from qbench.judging.drift import (
     unequal_text,
 )
 from qbench.judging.expectation import AcceptedHere, Expectation, State
-from qbench.judging.loss import gate_of_score, judge_score, recovery_gate, rival_gate, slice_gates
-from qbench.judging.measurement import Measurement
+from qbench.judging.loss import gate_of_score, judge_score, no_worse_gate, recovery_gate, slice_gates
+from qbench.judging.measurement import EvidenceKind, Measurement
 from qbench.judging.noise import Noise, Repeats, noise_of
 from qbench.judging.rules import Rules, Tolerance
 from qbench.judging.sequential import stopped_gate
@@ -81,6 +81,14 @@ class Context:
         return noise_of(score, repeats, averaged=averaged)
 
 
+class BackendName(str):
+    """The name of a backend that evidence is measured by; the measurement looks the backend up."""
+
+
+def _asks_nothing(_: Rules) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSpec:
     """One gate.
@@ -88,6 +96,9 @@ class GateSpec:
     Args:
         judge: the gates of this kind of one cell, with their states.
         keys: of the suite, by which cells are judged, but for those of whole models (``Rules``).
+        evidence: what has to be measured for it beyond the answers; None: nothing.
+        asks: what the evidence is measured by; None: these rules do not ask for it.
+        needs_all_samples: whether its evidence is of the whole data, so that a cell that has it never ends early.
         severity: what a broken one makes of the cell.
         headline, remedy: of a cell that a broken gate of this kind decides: one line, and the next step.
         judges_answers: whether other answers of the engine can break it.
@@ -100,12 +111,15 @@ class GateSpec:
     kind: GateKind
     judge: Callable[[Context], Iterable[Gate]]
     keys: tuple[SuiteKey, ...] = ()
+    evidence: EvidenceKind | None = None
+    asks: Callable[[Rules], object] = _asks_nothing
     severity: Severity = Severity.FAILS
     headline: Callable[[Context, Gate], str]
     remedy: Callable[[Context, Gate, bool], str]
     judges_answers: bool = True
     bounds_value: bool = False
     needs_baseline: bool = True
+    needs_all_samples: bool = False
     noticed: frozenset[GateState] = frozenset()
     notice: str | None = None
 
@@ -200,15 +214,18 @@ def _judge_equality(context: Context) -> Iterable[Gate]:
 
 
 def _judge_recovery(context: Context) -> Iterable[Gate]:
-    return (recovery_gate(score, context.rules) for score in context.measurement.recovery)
+    scores = context.measurement.evidence.get(EvidenceKind.RECOVERY, ())
+    return (recovery_gate(score, context.rules) for score in scores)
 
 
 def _judge_slices(context: Context) -> Iterable[Gate]:
-    return slice_gates(context.measurement.slices, context.tolerance, context.rules)
+    slices = context.measurement.evidence.get(EvidenceKind.SLICES, {})
+    return slice_gates(slices, context.tolerance, context.rules)
 
 
 def _judge_no_worse_than(context: Context) -> Iterable[Gate]:
-    return (rival_gate(score, context.rules) for score in context.measurement.rival)
+    scores = context.measurement.evidence.get(EvidenceKind.NO_WORSE_THAN, ())
+    return (no_worse_gate(score, context.rules) for score in scores)
 
 
 def _judge_calibration(context: Context) -> Iterable[Gate]:
@@ -368,6 +385,9 @@ GATES: tuple[GateSpec, ...] = (
         kind=GateKind.RECOVERY,
         judge=_judge_recovery,
         keys=(RECOVERY,),
+        evidence=EvidenceKind.RECOVERY,
+        asks=lambda rules: rules.recovery,
+        needs_all_samples=True,
         headline=_first_clause,
         remedy=_find_the_loss,
         needs_baseline=False,
@@ -376,6 +396,9 @@ GATES: tuple[GateSpec, ...] = (
         kind=GateKind.SLICES,
         judge=_judge_slices,
         keys=(SLICES,),
+        evidence=EvidenceKind.SLICES,
+        asks=lambda rules: rules.slices or None,
+        needs_all_samples=True,
         headline=_first_clause,
         remedy=_find_the_loss,
     ),
@@ -383,6 +406,8 @@ GATES: tuple[GateSpec, ...] = (
         kind=GateKind.NO_WORSE_THAN,
         judge=_judge_no_worse_than,
         keys=(NO_WORSE_THAN,),
+        evidence=EvidenceKind.NO_WORSE_THAN,
+        asks=lambda rules: BackendName(rules.no_worse_than) if rules.no_worse_than else None,
         headline=_first_clause,
         remedy=_compare_backends,
     ),
@@ -434,6 +459,17 @@ FAILING = frozenset(spec.kind for spec in GATES if spec.severity is Severity.FAI
 """The gates that fail a cell, whatever was accepted for it."""
 BOUNDING = frozenset(spec.kind for spec in GATES if spec.bounds_value)
 """The gates whose limit is a value of their metric."""
+
+
+def asked_evidence(rules: Rules) -> dict[EvidenceKind, object]:
+    """Kind of evidence → what it is measured by, of all that the gates of a cell with ``rules`` ask for."""
+    asked = {spec.evidence: spec.asks(rules) for spec in GATES if spec.evidence is not None}
+    return {kind: by for kind, by in asked.items() if by is not None}
+
+
+def needs_all_samples(rules: Rules) -> bool:
+    """Whether a gate of a cell with ``rules`` is judged on the whole of the data."""
+    return any(spec.needs_all_samples and spec.asks(rules) is not None for spec in GATES)
 
 
 def judged_gates(context: Context) -> tuple[Gate, ...]:

@@ -211,7 +211,7 @@ def retrained_gate(score: Score, tolerance: Tolerance, decision: Decision = POIN
     return replace(loss_gate(score, tolerance, decision, against="the stored fp32"), kind=GateKind.RETRAINED)
 
 
-def rival_gate(score: Score, rules: Rules) -> Gate:
+def no_worse_gate(score: Score, rules: Rules) -> Gate:
     """Whether the cell is worse than ``rules.no_worse_than`` by no more than the margin, on the same samples.
 
     Args:

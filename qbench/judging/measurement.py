@@ -1,7 +1,9 @@
 """What one cell measured, as text and plain numbers."""
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from qbench.judging.cell import Cell, EnvironmentClass
 from qbench.judging.noise import Repeats
@@ -149,6 +151,14 @@ class Stopped:
         return f"stopped after {sum(self.samples.values())} of {counted(sum(self.of.values()), 'sample')}: decided"
 
 
+class EvidenceKind(enum.Enum):
+    """What is measured beyond the answers of a cell, where a gate of the suite asks for it."""
+
+    NO_WORSE_THAN = "no_worse_than"  # scores against labels, counted against the answers of another backend
+    RECOVERY = "recovery"  # scores against labels, counted against today's fp32 run
+    SLICES = "slices"  # part of the data → its scores against labels
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """Numbers of one cell, before they are judged.
@@ -183,10 +193,7 @@ class Measurement:
         stopped: where the cell ended before all samples were run: scores, changes and kept answers are then of those
             that were; None: all were. drawn: data set → their places in the data, in the order of the answers.
         repeats: how the answers of further runs differ; None: the cell ran once.
-        rival: the scores against labels, counted against the answers of the backend that the cell must not be worse
-            than: its hits are ``reference_hits``. Empty: the suite names none. No record has them, only their gates.
-        recovery: the scores against labels, counted against today's fp32 run; empty: the suite sets none.
-        slices: part of the data → its scores against labels; empty: the suite names none. Records have their gates.
+        evidence: what gates of the suite asked for (``EvidenceKind``); records have the gates, not the evidence.
     """
 
     cell: Cell
@@ -214,9 +221,7 @@ class Measurement:
     repeats: Repeats | None = None
     stopped: Stopped | None = None
     drawn: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False)
-    rival: tuple[Score, ...] = field(default=(), compare=False)
-    recovery: tuple[Score, ...] = field(default=(), compare=False)
-    slices: Mapping[str, tuple[Score, ...]] = field(default_factory=dict, compare=False)
+    evidence: Mapping[EvidenceKind, Any] = field(default_factory=dict, compare=False)
 
     @property
     def planned_share(self) -> float:

@@ -34,9 +34,11 @@ from qbench.judging import (
     APPROVABLE,
     FP32,
     AcceptedHere,
+    BackendName,
     Cell,
     Decision,
     EnvironmentClass,
+    EvidenceKind,
     Expectation,
     Gate,
     Measurement,
@@ -47,7 +49,9 @@ from qbench.judging import (
     Verdict,
     accepted_on,
     approved,
+    asked_evidence,
     judge,
+    needs_all_samples,
     retrained_gate,
     support_lost,
 )
@@ -222,9 +226,7 @@ class Bench:
             rewriting=rewriting_of(planned.passes, known.passes, f"Running '{cell}'"),
             threads=self.suite.table.threads,
             comparator=comparator,
-            rival=known.backends.get(planned.rules.no_worse_than) if planned.rules.no_worse_than else None,
-            recovers=planned.rules.recovery is not None,
-            slices=planned.rules.slices,
+            asked=self._asked(planned),
             keeps_answers=planned.rules.allowance.keeps_answers
             or planned.rules.stop is Stop.DECIDED
             or (is_measured and here.is_noisy),
@@ -234,6 +236,14 @@ class Bench:
             recalibrated=planned.recalibrated,
             timer=self._settings.timer,
         )
+
+    def _asked(self, planned: PlannedCell) -> dict[EvidenceKind, object]:
+        """The evidence that the gates of ``planned`` ask for, with backends in place of their names."""
+        asked = asked_evidence(planned.rules)
+        for kind, by in asked.items():
+            if isinstance(by, BackendName):
+                asked[kind] = self._catalogues.backends.get(by)
+        return asked
 
     def _accepted_here(self, planned: PlannedCell, environment: EnvironmentClass) -> AcceptedHere:
         """What results of ``planned`` in ``environment`` are compared with; nothing in a run over few samples.
@@ -258,7 +268,7 @@ class Bench:
         """
         if planned.rules.stop is Stop.ALL or self._settings.accepting is not None:
             return None
-        if planned.rules.slices or planned.rules.recovery is not None:
+        if needs_all_samples(planned.rules):
             return None
         if self._settings.uses_floors and here.is_noisy:
             return None

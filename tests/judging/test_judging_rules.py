@@ -14,6 +14,7 @@ from qbench.judging import (
     Decision,
     DecisionRule,
     Evidence,
+    EvidenceKind,
     Expectation,
     Outcome,
     RelativeTo,
@@ -67,7 +68,7 @@ def test_a_tolerance_names_what_it_is_relative_to(words):
 def test_recovery_is_of_what_fp32_scores_today(recovery, hits, outcome):
     stored = top1(hits, reference=hits)  # the baseline is as bad as the cell
     today = top1(hits, reference=757)
-    measurement = measured(stored, recovery=(today,))
+    measurement = measured(stored, evidence={EvidenceKind.RECOVERY: (today,)})
     rules = Rules(recovery=recovery, recovery_rule="suite smoke")
     found = judged(measurement, expected(measurement), rules=rules)
     assert found.outcome is outcome
@@ -79,13 +80,16 @@ def test_recovery_is_of_what_fp32_scores_today(recovery, hits, outcome):
 
 
 def test_a_recovery_that_is_missed_fails_without_a_baseline_too():
-    measurement = measured(top1(700), recovery=(top1(700),))
+    measurement = measured(top1(700), evidence={EvidenceKind.RECOVERY: (top1(700),)})
     rules = Rules(recovery=0.99, recovery_rule="suite smoke")
     missing = Expectation.missing("no baseline of 'mobilenet_v2' in suite 'smoke'")
     found = judged(measurement, missing, rules=rules)
     assert found.outcome is Outcome.FAILED
     assert found.headline.startswith("92.11 % recovered")
-    assert judged(measured(top1(759), recovery=(top1(759),)), missing, rules=rules).outcome is Outcome.MISSING
+    assert (
+        judged(measured(top1(759), evidence={EvidenceKind.RECOVERY: (top1(759),)}), missing, rules=rules).outcome
+        is Outcome.MISSING
+    )
 
 
 def test_an_error_rate_recovers_where_it_rises_little():
@@ -101,6 +105,10 @@ def slice_of(lost, n=200, reference=160):
     return top1(reference - lost, n, reference)
 
 
+def of_slices(**lost):
+    return {EvidenceKind.SLICES: {name: (slice_of(samples),) for name, samples in lost.items()}}
+
+
 def gate_of(*losses, tolerance=0.05, by=DecisionRule.POINT, n=200, reference=160):
     slices = {f"class {i}": (slice_of(lost, n, reference),) for i, lost in enumerate(losses)}
     rules = Rules(slices="class", slices_rule="model m", decision=Decision(by, "suite smoke"))
@@ -114,7 +122,8 @@ def test_a_slice_that_loses_more_is_named(words):
     words(gate.detail)
     words(gate.rule)
     verdict = judged(
-        measured(slices={"cat": (slice_of(40),), "dog": (slice_of(0),)}), rules=Rules(slices="class", slices_rule="x")
+        measured(evidence=of_slices(cat=40, dog=0)),
+        rules=Rules(slices="class", slices_rule="x"),
     )
     assert verdict.outcome is Outcome.FAILED
     assert verdict.headline.startswith("worst slice 'cat'")
@@ -141,7 +150,7 @@ def test_decisions_of_slices(losses, tolerance, states):
 
 def test_a_cell_whose_slices_alone_are_undecided_says_so(words):
     rules = Rules(slices="class", slices_rule="x", decision=Decision(DecisionRule.CI, "suite smoke"))
-    measurement = measured(top1(8000, 10000, 8000), slices={"cat": (slice_of(9),), "dog": (slice_of(0),)})
+    measurement = measured(top1(8000, 10000, 8000), evidence=of_slices(cat=9, dog=0))
     verdict = judged(measurement, expected(measurement), rules=rules, tolerance=Tolerance(0.05, "suite smoke"))
     assert [gate.kind for gate in verdict.gates if gate.state.value == "inconclusive"] == ["slice"]
     assert verdict.outcome is Outcome.INCONCLUSIVE

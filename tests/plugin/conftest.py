@@ -8,6 +8,7 @@ import pytest
 
 import qbench.backends
 import qbench.host.supervision
+import qbench.host.termination
 import qbench.metrics
 import qbench.passes
 import qbench.plugin.python_tests

@@ -1,0 +1,151 @@
+"""The graphs that a cell runs, and what is known of them before they run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from qbench.errors import UnsupportedError
+from qbench.evaluation.artifacts import Quantized
+from qbench.evaluation.request import Request
+from qbench.evaluation.rewriting import rewrite_note, rewrite_quantized
+from qbench.graph import constant_bytes, values_by_name
+from qbench.judging import Calibrated
+from qbench.number_text import counted
+from qbench.storage import digest_plain
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from qbench.backends import Backend
+    from qbench.quantization import Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellModel:
+    """What a cell runs.
+
+    Args:
+        graphs: by name; empty where answers are only read.
+        quantized: their plans; None: they are not quantized.
+        reports: whether the engine is asked what it ran in integers.
+        facts: of the graphs, as fields of a ``Measurement``.
+    """
+
+    graphs: "Mapping[str, ir.Model]" = field(default_factory=dict)
+    quantized: Quantized | None = None
+    reports: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """``quantized``: of the written graphs, where they are quantized."""
+        return {} if self.quantized is None else {"quantized": self.quantized.digest}
+
+
+NO_MODEL = CellModel()
+"""Of answers that were recorded elsewhere."""
+
+
+def model_of(request: Request) -> CellModel:
+    """The graphs of ``request``: quantized by its schema and rewritten, as given, or those of the float model.
+
+    Raises:
+        QbenchError: they cannot be made.
+    """
+    schema, quantized = request.schema, _quantized(request)
+    if quantized is None:
+        graphs = request.shared.graphs
+        return CellModel(graphs=graphs, facts={"constant_bytes": _bytes_of(graphs)})
+    rewritten = None
+    if request.rewriting is not None:
+        done = rewrite_quantized(quantized, request.rewriting)
+        quantized = done.quantized
+        rewritten = rewrite_note(done, request.shared, request.backend, threads=request.threads)
+    weights_only = schema is not None and schema.weights_only
+    facts = {
+        "integer_macs": quantized.integer_macs,
+        "weight_macs": quantized.weight_macs if weights_only else None,
+        "refusals": quantized.refusals,
+        "run_in_float": quantized.run_in_float,
+        "idle_rules": quantized.idle_rules,
+        "constant_bytes": _bytes_of(quantized.models),
+        "rewritten": rewritten,
+        "calibrated": _calibrated(request),
+        "made": _made(request),
+    }
+    return CellModel(graphs=quantized.models, quantized=quantized, reports=not weights_only, facts=facts)
+
+
+def _quantized(request: Request) -> Quantized | None:
+    if request.cell.is_given:
+        return request.shared.given
+    if request.schema is None:
+        return None
+    return request.shared.quantized(request.schema, request.backend.capabilities)
+
+
+def _bytes_of(graphs: "Mapping[str, ir.Model]") -> int:
+    return sum(map(constant_bytes, graphs.values()))
+
+
+def refuse_slow(request: Request, *backends: "Backend") -> None:
+    """Check that each of ``backends`` runs the model in useful time.
+
+    Raises:
+        UnsupportedError: one does not.
+    """
+    for backend in backends:
+        limit, macs = backend.capabilities.max_macs, request.shared.macs
+        if limit is not None and macs > limit:
+            raise UnsupportedError(
+                f"Running '{request.subject.model.id}' on '{backend.name}'",
+                found=f"{macs / 1e6:.0f} million multiply-accumulates a sample",
+                expected=f"at most {limit / 1e6:.0f} million, which it runs in useful time",
+                remedy="Choose another backend for this model.",
+            )
+
+
+_RANGE_DIGITS = 5
+"""Of a calibrated range: so few are the same on every computer."""
+_RULE_DIGITS = 12
+
+
+def _calibrated(request: Request) -> Calibrated | None:
+    """The extremes that the qparams of ``request`` come from; None where its schema asks for no profile."""
+    schema = request.schema
+    if schema is None or request.cell.is_given or not schema.needs_profile:
+        return None
+    key = "+".join(filter(None, (schema.canonical, request.recalibrated)))
+    return Calibrated(key=key, ranges=_ranges(request, schema), samples=_calibration_words(request))
+
+
+def _ranges(request: Request, schema: "Schema") -> dict[str, tuple[float, float]]:
+    """Value of the canonical graphs → its (low, high), of those that calibration has seen."""
+    shared = request.shared
+    profiles = shared.profiles(schema.canonical, channels=schema.wants_channels)
+    ranges = {}
+    for graph, model in shared.canonical(schema.canonical).items():
+        prefix, seen = f"{graph}::" if len(profiles) > 1 else "", profiles[graph].values
+        for name in values_by_name(model):
+            if name in seen and seen[name].count:
+                ranges[prefix + name] = (_short(seen[name].low), _short(seen[name].high))
+    return ranges
+
+
+def _calibration_words(request: Request) -> str:
+    data = request.shared.subject.calibration
+    return f"{counted(len(data), 'sample')} of '{data.id}'"
+
+
+def _made(request: Request) -> dict[str, str]:
+    """What the cell was quantized by, in words and digests: the calibration samples, and the rules of the schema."""
+    schema = request.schema
+    if schema is None or request.cell.is_given:
+        return {}
+    samples = {"calibration": _calibration_words(request)} if schema.needs_profile else {}
+    return {**samples, "schema": digest_plain(replace(schema, name=""))[:_RULE_DIGITS]}
+
+
+def _short(end: float) -> float:
+    """So many digits that a record and a baseline hold the very same number."""
+    return float(f"{end:.{_RANGE_DIGITS}g}")

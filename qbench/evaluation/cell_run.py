@@ -1,0 +1,183 @@
+"""One run of a cell: its answers to the samples, and the fp32 answers that they are counted against."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from qbench.backends import Executor, Recorded, recording
+from qbench.errors import InputError
+from qbench.evaluation.artifacts import answered, executed_macs, prepare_runners
+from qbench.evaluation.cell_model import CellModel
+from qbench.evaluation.recorded import recorded_answers
+from qbench.evaluation.repeats import picked_answers
+from qbench.evaluation.request import Request
+from qbench.evaluation.scoring import of_today, score_of
+from qbench.evaluation.sequential import SequentialRun, can_stop, run_until_decided
+from qbench.evaluation.versus_backend import BackendComparison
+from qbench.judging import Compared, Stopped
+from qbench.metrics import Answers, Score
+from qbench.subjects import Dataset, Samples, task_answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellRun:
+    """What a cell answered; every mapping is by data set.
+
+    Args:
+        answers: to the samples that were run. reference: the fp32 answers to these.
+        today: ``reference`` with what only a run of the float model has, where a metric counts that.
+        whole: the fp32 answers to all samples. data: the samples that were run.
+        samples: all of them, prepared; empty where answers are only read.
+        stopped: where the cell ended before all samples were run; None: all were.
+        drawn: places of the samples that were run, in the order of the answers; empty: all, in their order.
+        compared: the comparison with another backend; None: there is none.
+        executed: the share that the engine ran in integers, None where it reports none, and what it ran in float.
+        seconds: of preparing, answering, and of the other backend, wall clock.
+    """
+
+    answers: Mapping[str, Answers]
+    reference: Mapping[str, Answers]
+    today: Mapping[str, Answers]
+    whole: Mapping[str, Answers]
+    data: Mapping[str, Dataset]
+    samples: Mapping[str, Samples] = field(default_factory=dict)
+    stopped: Stopped | None = None
+    drawn: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    compared: Compared | None = None
+    executed: tuple[float | None, tuple[str, ...]] = (None, ())
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def scores(self, request: Request) -> tuple[Score, ...]:
+        """One score for each metric that the suite asks for, in its order."""
+        return tuple(
+            score_of(request, use, self.answers[use.data], self.today[use.data], self.data[use.data])
+            for use in request.subject.metrics
+        )
+
+    @property
+    def changed(self) -> dict[str, tuple[str, ...]]:
+        """Ids of the samples whose best answer (the whole of a sequence) is not the reference's."""
+        found = {}
+        for name, answers in self.answers.items():
+            reference, ids = self.reference[name], self.data[name].sample_ids
+            found[name] = tuple(one for at, one in enumerate(ids) if answers.best(at) != reference.best(at))
+        return found
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Of the answers, called ``part`` where the cell was stopped, and of all fp32 answers."""
+        word = "predictions" if self.stopped is None else "part"
+        own = {f"{word}:{name}": answers.digest for name, answers in self.answers.items()}
+        return own | {f"reference:{name}": self.whole[name].digest for name in self.answers}
+
+
+def reference_of(request: Request) -> dict[str, Answers]:
+    """The fp32 answers of ``request`` in the form of its task."""
+    task = request.subject.model.task
+    return {name: task_answers(task, stored) for name, stored in request.reference.items()}
+
+
+def read_run(request: Request) -> CellRun:
+    """The run of answers that were recorded elsewhere: they are read, and nothing is run.
+
+    Raises:
+        InputError: the file is not of this model and data, or the cell is to be run more than once.
+    """
+    assert isinstance(request.backend, Recorded)
+    if request.repeats > 1:
+        raise InputError(
+            f"Measuring '{request.cell}'",
+            found=f"repeats = {request.repeats} for answers that were recorded elsewhere",
+            expected="1, since nothing is run here: every reading is the same",
+            remedy=f'Set repeats = {{ "{request.backend.name}" = 1 }} for these cells.',
+        )
+    started, reference = request.timer(), reference_of(request)
+    answers, today = recorded_answers(request, reference), of_today(request, reference)
+    return CellRun(
+        answers=answers,
+        reference=reference,
+        today=today,
+        whole=reference,
+        data=request.subject.data,
+        seconds={"prepare": 0.0, "inference": round(request.timer() - started, 3)},
+    )
+
+
+def run_cell(request: Request, model: CellModel, started: float) -> CellRun:
+    """Run ``model`` once on the engine of ``request``.
+
+    Args:
+        started: when the work on the cell began, by the timer of ``request``.
+
+    Raises:
+        QbenchError: what the engine, the task and the comparison raise.
+    """
+    subject, shared, timer = request.subject, request.shared, request.timer
+    whole = reference_of(request)
+    engine = recording(request.backend) if model.reports else request.backend
+    with ExitStack() as stack:
+        runners = prepare_runners(engine, model.graphs, stack, threads=request.threads)
+        samples = {name: shared.samples(dataset) for name, dataset in subject.data.items()}
+        prepared = timer()
+        comparison = None
+        if request.comparator is not None:
+            comparison = BackendComparison(request, model.graphs, stack)
+        early = run_until_decided(request, runners, samples, whole) if can_stop(request, whole) else None
+        answers = _answers(request, runners, samples, early, comparison)
+        compared = comparison.finished() if comparison is not None else None
+        finished = timer()
+        answers = {name: shared.with_likelihoods(one, runners, subject.data[name]) for name, one in answers.items()}
+        executed: tuple[float | None, tuple[str, ...]] = (None, ())
+        if model.quantized is not None and model.reports:
+            executed = executed_macs(runners, model.quantized)
+    reference, data = _of_part(request, whole, early)
+    return CellRun(
+        answers=answers,
+        reference=reference,
+        today=of_today(request, reference),
+        whole=whole,
+        data=data,
+        samples=samples,
+        stopped=early.stopped if early is not None else None,
+        drawn=early.rows if early is not None else {},
+        compared=compared,
+        executed=executed,
+        seconds=_seconds(prepared - started, finished - prepared, comparison),
+    )
+
+
+def _answers(
+    request: Request,
+    runners: Mapping[str, Executor],
+    samples: Mapping[str, Samples],
+    early: SequentialRun | None,
+    comparison: BackendComparison | None,
+) -> dict[str, Answers]:
+    """The answers of a cell: those it has after an early end, or to all samples, next to another backend's if asked."""
+    if early is not None:
+        return dict(early.answers)
+    task = request.subject.model.task
+    if comparison is None:
+        return {name: answered(task, runners, data) for name, data in samples.items()}
+    pairs = comparison.paired(runners)
+    return {name: task.answer(pairs, comparison.noted(data)) for name, data in samples.items()}
+
+
+def _of_part(
+    request: Request, whole: Mapping[str, Answers], early: SequentialRun | None
+) -> tuple[Mapping[str, Answers], Mapping[str, Dataset]]:
+    """The fp32 answers and the data of the samples that were run."""
+    data = request.subject.data
+    if early is None or early.stopped is None:
+        return whole, data
+    task = request.subject.model.task
+    reference = {name: picked_answers(task, one, early.rows[name]) for name, one in whole.items()}
+    return reference, {name: one.pick(early.rows[name]) for name, one in data.items()}
+
+
+def _seconds(prepare: float, answer: float, comparison: BackendComparison | None) -> dict[str, float]:
+    """Wall clock of a cell; what the other backend took is apart, so that a cell's own time can be followed."""
+    if comparison is None:
+        return {"prepare": round(prepare, 3), "inference": round(answer, 3)}
+    other = comparison.seconds
+    return {"prepare": round(prepare, 3), "inference": round(answer - other, 3), "compared": round(other, 3)}
