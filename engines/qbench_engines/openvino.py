@@ -91,7 +91,9 @@ class OpenvinoBackend:
         return _ARITHMETICS.get(processor_class())
 
     def miscomputed(self, model: ir.Model) -> tuple[Miscomputed, ...]:
-        """The nodes of ``model`` that OpenVINO computes wrong, with the reason; ``prepare`` refuses them.
+        """The nodes of ``model`` that OpenVINO computes wrong, with the reason.
+
+        ``prepare`` refuses those that it computes wrong on this processor, and all where its arithmetic is not known.
 
         Raises:
             InputError: an invalid Q or DQ.
@@ -125,7 +127,7 @@ class OpenvinoBackend:
                 expected="no taps: OpenVINO fuses other operators when a value between them is an output",
                 remedy="Watch an integer interpreter of its arithmetic, or another backend.",
             )
-        if wrong := miscomputed(graph):
+        if wrong := [one for one in miscomputed(graph) if self.arithmetic in (None, *one.arithmetics)]:
             raise UnsupportedError(
                 doing,
                 found=f"'{wrong[0].node}': {wrong[0].why}",

@@ -1,14 +1,14 @@
 """Graphs that OpenVINO runs without a word and computes wrong: found before they are handed to it.
 
     products    two matrix products by constants, one behind the other, whose sizes are all fixed, and one of which has
-                no bias and data with a zero point: codes unlike the right ones, by up to all 255 steps
+                no bias and data with a zero point: codes unlike the right ones, by up to all 255 steps; with VNNI alone
     averages    an average pool that counts padding, over data with a zero point: padding holds code 0
     windows     a convolution by a window of one element with padding and strides: a result of another shape
     gaps        a transposed convolution of uint8 data without a zero point, with a scale per channel and a bias, whose
                 stride is longer than its window: what no tap reaches has other codes
     factors     a product with, or quotient by, a constant with elements of both signs in front of a quantizer to int8
-    limits      a Clip between DequantizeLinear and QuantizeLinear whose ends lie between levels: the engine puts the
-                levels elsewhere
+    limits      a Clip behind DequantizeLinear whose ends lie between levels: the engine clips codes, and truncates
+                end / scale + zero point; an end a rounding below a level is one code off
 
 Source: OpenVINO 2026.4.1 on x64, compared with ONNX Runtime (docs/backends.md lists what was measured).
 """
@@ -39,7 +39,7 @@ from qbench.passes import lower_to_integers
 
 PATTERNS = MappingProxyType(
     {
-        "products": "a matrix product without a bias, of data with a zero point, next to another product",
+        "products": "a matrix product without a bias, of data with a zero point, next to another product (with VNNI)",
         "averages": "an average pool that counts padding, of data with a zero point",
         "windows": "a convolution by a window of one element, with padding and strides",
         "gaps": "a transposed convolution with scales per channel and a bias, whose stride is longer than its window",
@@ -53,9 +53,11 @@ Nodes = Iterator[ir.Node]
 _ENGINE = "OpenVINO"
 ARITHMETICS = ("openvino-avx2", "openvino-vnni")
 """The arithmetics by which it counts, on one processor or another."""
+_WHERE = {"products": ("openvino-vnni",)}
+"""Pattern → the arithmetics with which it is wrong, where that is not all of them."""
 
 _NEAR = 1e-3
-"""Of a step: an end that is nearer to a level is at that level."""
+"""Of a step: an end that is nearer to the code that the engine makes of it is at that level."""
 _NO_BIAS = 1e-20
 """The engine leaves a bias out that is no more than this."""
 
@@ -72,7 +74,7 @@ def miscomputed(model: ir.Model) -> tuple[Miscomputed, ...]:
         lowered = lower_to_integers(model).graph
         found |= {"products": _products(graph), "averages": _averages(lowered), "factors": _factors(graph)}
     return tuple(
-        Miscomputed(pattern, node_key(node), PATTERNS[pattern], _ENGINE, ARITHMETICS)
+        Miscomputed(pattern, node_key(node), PATTERNS[pattern], _ENGINE, _WHERE.get(pattern, ARITHMETICS))
         for pattern, nodes in found.items()
         for node in nodes
     )
@@ -215,9 +217,14 @@ def _limits(graph: ir.Graph) -> Nodes:
 
 
 def _between(end: float, scale: float, zero: int) -> bool:
-    """Whether ``end`` is between two levels; those beyond every level clip nothing."""
+    """Whether the engine clips elsewhere than at ``end``; an end beyond every level clips nothing.
+
+    The engine computes the code in float64 and truncates it: 0.5 / float32(0.02) is 25.0000006, so −0.5 becomes
+    code 102 instead of 103 where 0 is 128.
+    """
     level = end / scale
-    return abs(level) < 256 + abs(zero) and abs(level - round(level)) > _NEAR
+    code = level + zero
+    return abs(level) < 256 + abs(zero) and abs(code - math.trunc(code)) > _NEAR
 
 
 def _pads(node: ir.Node) -> bool:
