@@ -238,7 +238,9 @@ def _or_null(number: float) -> float | None:
 
 
 def _numbers(values: list[float | None] | None, null: float) -> Floats | None:
-    return None if values is None else np.array([null if v is None else float(v) for v in values], np.float64)
+    if values is None:
+        return None
+    return np.array([null if value is None else float(value) for value in values], np.float64)
 
 
 # Statistics of the same value over two sets of samples → those over both: minima, maxima and sums.

@@ -83,8 +83,12 @@ def _operands(node: ir.Node) -> list[ir.Value]:
     """What ``node`` adds, chooses between or moves; nothing of other operators."""
     if node.domain:
         return []
-    moves = op_spec(node).moved == (0,)
-    found = node.inputs[:1] if moves else node.inputs if node.op_type in _ON_THE_WAY else ()
+    if op_spec(node).moved == (0,):
+        found = node.inputs[:1]
+    elif node.op_type in _ON_THE_WAY:
+        found = node.inputs
+    else:
+        return []
     return [value for value in found if value is not None]
 
 

@@ -202,7 +202,9 @@ def sample_axis(value: ir.Value, batch: int | str | None) -> int | None:
 
 def dimensions(value: ir.Value) -> list[int | str | None]:
     """Numbers and names; None for a dimension of neither. Empty where nothing is known."""
-    return [] if value.shape is None else [dim if isinstance(dim, int) else dim.value for dim in value.shape]
+    if value.shape is None:
+        return []
+    return [dim if isinstance(dim, int) else dim.value for dim in value.shape]
 
 
 def _all_results(graph: ir.Graph) -> list[ir.Value]:

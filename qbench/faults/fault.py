@@ -218,10 +218,10 @@ class Kernel:
 
     def with_constant(self, index: int, array: Array) -> KernelFunction:
         """The run of the same node whose input ``index`` is ``array``; inputs are given as to ``run``."""
-        inputs = [
-            None if value is None else _copied(value, array if place == index else None)
-            for place, value in enumerate(self.node.inputs)
-        ]
+        inputs = [None if value is None else _copied(value, None) for value in self.node.inputs]
+        replaced = self.node.inputs[index]
+        assert replaced is not None
+        inputs[index] = _copied(replaced, array)
         twin = ir.node(
             self.node.op_type,
             inputs,

@@ -53,8 +53,14 @@ def _nodes(nodes: Iterable[ir.Node]) -> Plain:
 
 
 def _typed(value: ir.Value) -> Plain:
-    shape = None if value.shape is None else [dim if isinstance(dim, int) else "?" for dim in value.shape]
-    return [value.name, None if value.dtype is None else value.dtype.name, shape]
+    return [value.name, None if value.dtype is None else value.dtype.name, _sizes(value.shape)]
+
+
+def _sizes(shape: ir.Shape | None) -> Plain:
+    """Its sizes, ``?`` for each that is not fixed; None for a shape that is not known."""
+    if shape is None:
+        return None
+    return [dim if isinstance(dim, int) else "?" for dim in shape]
 
 
 def _attribute(attribute: ir.Attr) -> Plain:

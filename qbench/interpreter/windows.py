@@ -35,8 +35,12 @@ class Windows:
         """Those of a Conv or a pool with windows of ``sizes``."""
         rank = len(sizes)
         word = word_attribute(node, "auto_pad", "NOTSET")
-        given = ints_attribute(node, "pads", (0,) * (2 * rank))
-        pads = given if word == "NOTSET" else (0,) * (2 * rank) if word == "VALID" else None
+        unpadded = (0,) * (2 * rank)
+        pads: tuple[int, ...] | None = None
+        if word == "NOTSET":
+            pads = ints_attribute(node, "pads", unpadded)
+        elif word == "VALID":
+            pads = unpadded
         strides, dilations = (
             ints_attribute(node, "strides", (1,) * rank),
             ints_attribute(node, "dilations", (1,) * rank),

@@ -10,6 +10,7 @@ from qbench.errors import InputError
 
 _PATTERN = re.compile(r"(u?)int(\d+)")
 _WIDTHS = frozenset({*range(2, 17), 32})
+_STORED_WIDTHS = (8, 16, 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class QType:
     @property
     def storage_dtype(self) -> "np.dtype[Any]":
         """The narrowest numpy integer that holds every level."""
-        width = 8 if self.bits <= 8 else 16 if self.bits <= 16 else 32
+        width = next(width for width in _STORED_WIDTHS if self.bits <= width)
         return np.dtype(f"{'' if self.signed else 'u'}int{width}")
 
     def __str__(self) -> str:

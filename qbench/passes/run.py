@@ -11,11 +11,6 @@ from qbench.passes.contract import Effect, Pass, Policy, take_declined
 from qbench.passes.pipeline import Pipeline, spelled
 from qbench.passes.soundness import Interface, fault_of
 
-# Running a pipeline until nothing changes, under a policy, with an account of what every pass did and declined.
-#
-# A pass that leaves an unsound graph, loses an output, breaks down or never settles is stopped, with its name, and with
-# the last sound graph in hand.
-
 Watch = Callable[[Pass, ir.Model, ir.Model, bool], None]
 """Called after a pass that changed a graph or returned that it did: with the pass, a copy of the graph before it, the
 graph after it (not to be changed), and what the pass returned."""
@@ -88,16 +83,12 @@ def run_pipeline(
     for _ in range(ROUNDS):
         modified = []
         for one in kept.passes:
-            before, was = len(copy.graph), copy.clone() if watch is not None else copy
-            said = _run(one, copy)
-            changed = said is True or (watch is not None and graph_digest(was) != graph_digest(copy))
-            fault = said if isinstance(said, str) else fault_of(copy, interface) if changed else None
-            if fault is not None:
-                raise _stopped(model, kept, steps, one, fault)
+            before = len(copy.graph)
+            changed = _checked_run(one, copy, interface, watch)
+            if isinstance(changed, str):
+                raise _stopped(model, kept, steps, one, changed)
             steps += 1
             if changed:
-                if watch is not None:
-                    watch(one, was, copy, said is True)
                 modified.append(one)
                 rounds[one] += 1
                 removed[one] += before - len(copy.graph)
@@ -111,6 +102,22 @@ def run_pipeline(
     return Rewritten(
         copy, accounts, (*_refusals(refused, policy), *(Declined(*key, why) for key, why in notes.items()))
     )
+
+
+def _checked_run(one: Pass, model: ir.Model, interface: Interface, watch: Watch | None) -> bool | str:
+    """Whether the pass changed ``model``, or why it has to be stopped, as text; ``watch`` is called after a change."""
+    was = model if watch is None else model.clone()
+    reported = _run(one, model)
+    if isinstance(reported, str):
+        return reported
+    if not reported and (watch is None or graph_digest(was) == graph_digest(model)):
+        return False
+    fault = fault_of(model, interface)
+    if fault is not None:
+        return fault
+    if watch is not None:
+        watch(one, was, model, reported)
+    return True
 
 
 def _run(one: Pass, model: ir.Model) -> bool | str:
@@ -147,9 +154,6 @@ def _remember(model: ir.Model, copy: ir.Model) -> None:
         LINEAGE not in copy.metadata_props or lineage_of(copy)
     ):
         extend_lineage(copy, before)
-
-
-# Running passes on a copy of a model, and naming the pass that failed.
 
 
 def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:

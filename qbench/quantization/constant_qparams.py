@@ -294,14 +294,10 @@ def _weight(
         return _EMPTY
     head = candidate.unit.head
     whole = _coarser(candidate, array.ndim, spec, limits)
-    if (
-        spec.granularity is Granularity.BLOCK
-        and not whole
-        and (summed := weight_summed_axis(head, array.ndim)) is not None
-    ):
-        short = array.shape[summed] % (spec.block_size or 1)
-        note = f"the last block of a row has {short} elements" if short else ""
-        return Static(constant_qparams(array, spec, axis=summed, block_size=spec.block_size), note)
+    if spec.granularity is Granularity.BLOCK and not whole:
+        summed = weight_summed_axis(head, array.ndim)
+        if summed is not None:
+            return _blocks(array, spec, summed)
     axis = channel_axis(head, array.ndim) if spec.granularity is Granularity.CHANNEL and not whole else None
     if not whole and axis is None:
         whole = {
@@ -313,12 +309,20 @@ def _weight(
     if axis is not None and dead.any():
         notes.append(f"{int(dead.sum())} of {len(dead)} channels are zero")
     qparams = without_dead_channels(constant_qparams(array, spec, axis=axis), dead)
-    reach = None if bias is None else bias.reach(None if axis is None else len(dead))
-    if reach is not None and input_scale is not None and added_on_product(candidate.options.bias):
-        pow2 = spec.scale_kind != "real"
-        qparams, raised = raised_for_bias(qparams, input_scale, reach, pow2=pow2, dead=bool(dead.all()))
-        notes += [f"{raised} scales raised so that the bias fits"] * bool(raised)
+    if bias is not None and input_scale is not None and added_on_product(candidate.options.bias):
+        reach = bias.reach(None if axis is None else len(dead))
+        if reach is not None:
+            pow2 = spec.scale_kind != "real"
+            qparams, raised = raised_for_bias(qparams, input_scale, reach, pow2=pow2, dead=bool(dead.all()))
+            notes += [f"{raised} scales raised so that the bias fits"] * bool(raised)
     return Static(qparams, "; ".join(notes))
+
+
+def _blocks(array: _Array, spec: Spec, summed: int) -> Static:
+    """The qparams of a weight in blocks along the axis ``summed``."""
+    short = array.shape[summed] % (spec.block_size or 1)
+    note = f"the last block of a row has {short} elements" if short else ""
+    return Static(constant_qparams(array, spec, axis=summed, block_size=spec.block_size), note)
 
 
 def _coarser(candidate: Candidate, rank: int, spec: Spec, limits: Capabilities) -> str:

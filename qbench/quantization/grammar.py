@@ -238,13 +238,18 @@ def _nearest_name(text: str) -> str | None:
     """The name of the grammar that ``text`` is probably a misspelling of; None when that cannot be guessed."""
     head, *words = text.split("_")
     bits = re.fullmatch(r"w(\d+)(?:a(\d+))?", head)
-    family = nearest(words[0], _FAMILIES) if words else None
+    if bits is None or not words:
+        return None
+    family = nearest(words[0], _FAMILIES)
     place = words[1] if len(words) > 1 else ""
     block = re.fullmatch(r"b(\d+)", place)
     granularity = "b" if block else nearest(place, ("pt", "pc"))
-    if bits is None or family is None or granularity is None:
+    if family is None or granularity is None:
         return None
     biases = [int(word.removeprefix("bias")) for word in words[2:] if re.fullmatch(r"bias\d+", word)]
+    bias_bits = None
+    if biases and bits[2] is not None:
+        bias_bits = _closest(biases[0], _BIAS_BITS)
     flags = [nearest(word, ("pow2", "dyn")) for word in words[2:]]
     others = [w for w, flag in zip(words[2:], flags, strict=True) if flag is None and not re.fullmatch(r"bias\d+", w)]
     try:
@@ -256,7 +261,7 @@ def _nearest_name(text: str) -> str | None:
             block_size=max(1, int(block[1])) if block else None,
             pow2="pow2" in flags,
             dynamic="dyn" in flags,
-            bias_bits=_closest(biases[0], _BIAS_BITS) if biases and bits[2] else None,
+            bias_bits=bias_bits,
             method=_MEANT.get("_".join(others)) or nearest("_".join(others), _methods()) or "",
         )
     except ImpossibleNameError:

@@ -104,22 +104,33 @@ def as_profile(profile: object, schema: Schema, graph: str) -> Profile:
 
 def requested_of(unit: Unit, options: SlotOptions) -> str:
     """``options`` in words, without those for slots that ``unit`` lacks; ``float`` when nothing is left."""
-    index = op_spec(unit.head).weight
-    weight = None if index is None or index >= len(unit.head.inputs) else unit.head.inputs[index]
-    weighs = is_recurrent(unit.head) or is_constant(weight)
-    output = None if options.output is not None and options.output.dynamic else options.output
-    named = (
-        ("input", options.input),
-        ("weight", options.weight if weighs else None),
-        ("correlation", None if index is None else options.correlation),
-        ("bias", options.bias if weighs and options.weight is not None and unit.bias_operand is not None else None),
-        ("sum", None if index is None else options.sum),
-        ("output", output),
-    )
-    words = [f"{name} {spec}" for name, spec in named if spec is not None]
-    if any(spec is not None for _, spec in named):
-        words += [f"one grid for its {share.value}" for share in sorted(options.share, key=lambda share: share.value)]
-    return "; ".join(words) or "float"
+    multiplies = op_spec(unit.head).weight is not None
+    weighs = _has_weights(unit.head)
+    words = []
+    if options.input is not None:
+        words.append(f"input {options.input}")
+    if weighs and options.weight is not None:
+        words.append(f"weight {options.weight}")
+    if multiplies and options.correlation is not None:
+        words.append(f"correlation {options.correlation}")
+    if weighs and options.weight is not None and unit.bias_operand is not None:
+        words.append(f"bias {options.bias}")
+    if multiplies and options.sum is not None:
+        words.append(f"sum {options.sum}")
+    if options.output is not None and not options.output.dynamic:
+        words.append(f"output {options.output}")
+    if not words:
+        return "float"
+    words += [f"one grid for its {share.value}" for share in sorted(options.share, key=lambda share: share.value)]
+    return "; ".join(words)
+
+
+def _has_weights(head: ir.Node) -> bool:
+    """Whether it has a constant weight, or is a recurrence."""
+    if is_recurrent(head):
+        return True
+    index = op_spec(head).weight
+    return index is not None and index < len(head.inputs) and is_constant(head.inputs[index])
 
 
 # The model is not changed. What the schema requests and cannot have is a refusal with its reason; nothing is replaced

@@ -222,4 +222,7 @@ def _clip(unit: Unit) -> dict[str, ClipForm]:
 def _float_reason(unit: Unit, slots: Mapping[Slot, Decision]) -> str | None:
     """Which operand of a product is float in the model; None when none is."""
     word = float_operand(unit, slots)
-    return None if word is None else f"its {word} {'are' if word == 'data' else 'is'} float in the model"
+    if word is None:
+        return None
+    verb = "are" if word == "data" else "is"
+    return f"its {word} {verb} float in the model"

@@ -7,6 +7,7 @@ One picture is 0.44 points, and of a score of 75 % the standard error 2.9: what 
 
 import functools
 import io
+import itertools
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -165,8 +166,11 @@ def _whole_pictures(title: str, photos: Sequence[Photo], labels: tuple[tuple[int
 
 
 def _crops(title: str, photos: Sequence[Photo], grids: Sequence[Grid]) -> Dataset:
-    places = [(photo, grid, place) for photo in photos for grid in grids for place in range(len(grid))]
-    names = [f"{photo.name}.{place}" for photo in photos for grid in grids for place in grid.names()]
+    places: list[tuple[Photo, Grid, int]] = []
+    names: list[str] = []
+    for photo, grid in itertools.product(photos, grids):
+        places += [(photo, grid, place) for place in range(len(grid))]
+        names += [f"{photo.name}.{place}" for place in grid.names()]
     # Crops are asked for picture by picture: the last picture decoded serves the next crops too.
     pixels = functools.lru_cache(maxsize=1)(Photo.pixels)
 

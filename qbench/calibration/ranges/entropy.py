@@ -121,7 +121,6 @@ class Entropy:
         """Of one tensor; it holds zero. Of zeros alone: [0, 0]."""
         low, high = min(distribution.low, 0.0), max(distribution.high, 0.0)
         symmetric = kind.mirrors(low)
-        two_sided = low < 0 < high and not symmetric
         groups = kind.qmax - kind.qtype.middle + 1 if symmetric else kind.levels
         if self.bins < groups:
             warn_of_few_bins(self, self.bins, groups)
@@ -129,21 +128,27 @@ class Entropy:
         filled = distribution.points != 0
         if not filled.any():
             return Interval(np.asarray(low), np.asarray(high))
-        start, end = (low, high) if two_sided else (0.0, distribution.absmax)
-        apart = replace(distribution, points=distribution.points[filled], counts=distribution.counts[filled])
-        histogram = (apart if two_sided else apart.magnitudes()).equal_width(self.bins, start, end)
-        if two_sided:
-            firsts, lasts = _shrinking(histogram, int(min(-low / (high - low) * self.bins, self.bins - 1)), groups)
-        else:
-            lasts = np.arange(self.bins - 1, groups - 2, -1)
-            firsts = np.zeros_like(lasts)
-        found = divergences(WindowSums.of(histogram), firsts, lasts, groups)
-        best = int(np.argmax(found <= found.min() + _MARGIN))
-        width = (end - start) / self.bins
+        nonzero = replace(distribution, points=distribution.points[filled], counts=distribution.counts[filled])
+        if low < 0 < high and not symmetric:
+            return self._of_both_signs(nonzero, low, high, groups)
+        histogram = nonzero.magnitudes().equal_width(self.bins, 0.0, distribution.absmax)
+        lasts = np.arange(self.bins - 1, groups - 2, -1)
+        firsts = np.zeros_like(lasts)
+        last = lasts[_best_window(histogram, firsts, lasts, groups)]
+        if last == self.bins - 1:
+            return Interval(np.asarray(low), np.asarray(high))
+        above = (last + 1) * (distribution.absmax / self.bins)
+        return Interval(np.asarray(max(low, -above)), np.asarray(min(high, above)))
+
+    def _of_both_signs(self, nonzero: Distribution, low: float, high: float, groups: int) -> Interval:
+        """On an asymmetric grid, over [low, high] with zero strictly inside."""
+        width = (high - low) / self.bins
+        histogram = nonzero.equal_width(self.bins, low, high)
+        zero = int(min(-low / (high - low) * self.bins, self.bins - 1))
+        firsts, lasts = _shrinking(histogram, zero, groups)
+        best = _best_window(histogram, firsts, lasts, groups)
         below = low if firsts[best] == 0 else low + firsts[best] * width
-        above = high if lasts[best] == self.bins - 1 else start + (lasts[best] + 1) * width
-        if not two_sided:
-            below = max(low, -above) if lasts[best] < self.bins - 1 else low
+        above = high if lasts[best] == self.bins - 1 else low + (lasts[best] + 1) * width
         return Interval(np.asarray(below), np.asarray(min(high, above)))
 
     def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
@@ -152,6 +157,12 @@ class Entropy:
 
     def __str__(self) -> str:
         return spelled("entropy", self)
+
+
+def _best_window(histogram: Counts, firsts: Places, lasts: Places, groups: int) -> int:
+    """The place of the first window whose divergence is the least one, within rounding."""
+    found = divergences(WindowSums.of(histogram), firsts, lasts, groups)
+    return int(np.argmax(found <= found.min() + _MARGIN))
 
 
 def _shrinking(histogram: Counts, zero: int, least: int) -> tuple[Places, Places]:

@@ -5,7 +5,7 @@ constants) goes through here. The sweep in ``tests/interpreter/test_interpreter_
 ONNX Runtime; ``docs/findings/onnx-reference-evaluator.md`` lists what is wrong in the evaluator.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -135,11 +135,14 @@ def _skips(node: ir.Node) -> bool:
 
 
 def _shape(value: ir.Value | None) -> tuple[int, ...] | None:
-    found = None if value is None else constant_value(value)
+    if value is None:
+        return None
+    found = constant_value(value)
     if found is not None:
         return found.shape
-    dims = None if value is None or value.shape is None else tuple(value.shape)
-    return None if dims is None else tuple(dim if isinstance(dim, int) else 1 << 30 for dim in dims)
+    if value.shape is None:
+        return None
+    return tuple(dim if isinstance(dim, int) else 1 << 30 for dim in value.shape)
 
 
 def _centers_one(node: ir.Node) -> bool:
@@ -169,10 +172,18 @@ def _has_other_activations(node: ir.Node) -> bool:
 
 def _crops_and_repeats(node: ir.Node) -> bool:
     """Negative constant pads in a mode that repeats data; those that are computed are refused when they are known."""
+    return word_attribute(node, "mode", "constant") != "constant" and min(_constant_pads(node), default=0) < 0
+
+
+def _constant_pads(node: ir.Node) -> Sequence[int]:
+    """The pads of a Pad, from its attribute or a constant input; empty where they are computed."""
     pads = node.attributes.get("pads")
-    known = constant_value(node.inputs[1]) if pads is None and len(node.inputs) > 1 else None
-    numbers = pads.as_ints() if pads is not None else [] if known is None else known.tolist()
-    return word_attribute(node, "mode", "constant") != "constant" and min(numbers, default=0) < 0
+    if pads is not None:
+        return pads.as_ints()
+    if len(node.inputs) < 2:
+        return []
+    known = constant_value(node.inputs[1])
+    return [] if known is None else known.tolist()
 
 
 def _dtype(node: ir.Node) -> ir.DataType | None:

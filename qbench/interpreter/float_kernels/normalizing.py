@@ -80,9 +80,12 @@ def global_lp_pool(call: Call, inputs: Inputs) -> Results:
 
 
 def _norm(x: Array, p: int, axes: tuple[int, ...]) -> Array:
-    powers = np.abs(x) if p == 1 else np.power(np.abs(x), p)
-    sums = powers.sum(axis=axes, keepdims=True)
-    return sums if p == 1 else np.asarray(np.sqrt(sums) if p == 2 else np.power(sums, 1.0 / p)).astype(x.dtype)
+    if p == 1:
+        return np.asarray(np.abs(x).sum(axis=axes, keepdims=True))
+    sums = np.power(np.abs(x), p).sum(axis=axes, keepdims=True)
+    # sqrt is rounded correctly, a power of 1/2 need not be.
+    root = np.sqrt(sums) if p == 2 else np.power(sums, 1.0 / p)
+    return np.asarray(root).astype(x.dtype)
 
 
 def layer_normalization(call: Call, inputs: Inputs) -> Results:

@@ -195,7 +195,8 @@ def _check_reals(making: KernelContext, real: ir.Value | None) -> None:
     Raises:
         ValueError: why there is no kernel.
     """
-    written = int_attribute(making.node, "output_dtype", 0) if making.node.op_type == "DequantizeLinear" else 0
-    found = ir.DataType(written) if written else None if real is None else real.dtype
+    found = None if real is None else real.dtype
+    if making.node.op_type == "DequantizeLinear" and (written := int_attribute(making.node, "output_dtype", 0)):
+        found = ir.DataType(written)
     if found in _OTHER_REALS:
         raise ValueError(f"reals of {found.name.lower()}: arithmetics are known for float32")

@@ -462,6 +462,8 @@ def _by_computed(making: KernelContext) -> Sums:
 
 
 def _by_row(zero: Array) -> Ints64:
-    """A zero point of a, to broadcast against (…, M, N): a number, or one a row."""
+    """A zero point of a, to broadcast against (…, M, N): one number, or one number per row."""
     points = zero.astype(np.int64)
-    return points.reshape(1) if points.size == 1 else points[:, None] if points.ndim == 1 else points
+    if points.size == 1:
+        return points.reshape(1)
+    return points[:, None] if points.ndim == 1 else points

@@ -78,12 +78,11 @@ def _announced_size(node: ir.Node) -> int:
     if node.op_type not in _GROWING:
         return 0
     counts = constant_value(node.inputs[_GROWING[node.op_type]])
+    if counts is None:
+        return 0
     base = constant_value(node.inputs[0]) if node.op_type == "Tile" else None
-    return (
-        math.prod(int(count) for count in counts.ravel()) * (1 if base is None else base.size)
-        if counts is not None
-        else 0
-    )
+    repeats = math.prod(int(count) for count in counts.ravel())
+    return repeats if base is None else repeats * base.size
 
 
 def _computed(node: ir.Node, version: int) -> Sequence[npt.NDArray[Any]] | None:

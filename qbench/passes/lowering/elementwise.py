@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.graph import (
@@ -19,6 +21,7 @@ from qbench.graph import (
     op_spec,
     word_attribute,
 )
+from qbench.numerics import QParams
 from qbench.passes.editing import remove_unread
 from qbench.passes.lowering.site import (
     EIGHT_BITS,
@@ -288,9 +291,7 @@ def move_constant(site: Site, node: ir.Node) -> bool:
     data = operand_of(node.inputs[0]) if node.inputs and is_mover(node) else None
     if data is None or not data.is_constant or data.is_dynamic or result_of(node.outputs[0]) is not None:
         return False
-    fed = node.inputs[0].producer() if node.inputs[0] is not None else None
-    integers, qparams = constant_value(data.integers), None if fed is None else grid_of(fed)
-    moved = None if integers is None or qparams is None else moved_constant(node, integers, qparams)
+    moved = _moved_integers(node, data)
     if moved is None:
         return False
     stored, at = moved
@@ -301,10 +302,25 @@ def move_constant(site: Site, node: ir.Node) -> bool:
             site.constant(f"{name}_scale", at.scale),
             site.constant(f"{name}_zero_point", at.zero_point.astype(data.points.dtype)),
         )
-    attributes = [] if at.axis is None else [ir.AttrInt64("axis", at.axis)]
-    attributes += [] if at.block_size is None else [ir.AttrInt64("block_size", at.block_size)]
+    attributes = []
+    if at.axis is not None:
+        attributes.append(ir.AttrInt64("axis", at.axis))
+    if at.block_size is not None:
+        attributes.append(ir.AttrInt64("block_size", at.block_size))
     site.replace([node], "DequantizeLinear", [site.constant(name, stored), *parameters], attributes)
     return True
+
+
+def _moved_integers(node: ir.Node, data: Operand) -> tuple[npt.NDArray[Any], QParams] | None:
+    """The constant integers ``data`` after ``node``, and their qparams there; None where that is not known."""
+    value = node.inputs[0]
+    fed = None if value is None else value.producer()
+    if fed is None:
+        return None
+    integers, qparams = constant_value(data.integers), grid_of(fed)
+    if integers is None or qparams is None:
+        return None
+    return moved_constant(node, integers, qparams)
 
 
 def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operand) -> None:

@@ -161,10 +161,13 @@ def _own_gemm(site: Site, pair: tuple[Operand, Operand], own: AddedBias, *, tran
     nodes: list[ir.Node] = list(own.nodes)
     inputs: list[ir.Value | None] = [*data.triple, *site.widened(weight).triple, levels]
     if result is not None:
-        nodes.append(result[0])
-    ends = (None, None) if result is None else (result[1].scale, result[1].point)
-    inputs += [] if result is None and scales is None else ends
-    inputs += [] if scales is None else [scales]
+        quantizer, output = result
+        nodes.append(quantizer)
+        inputs += [output.scale, output.point]
+    if scales is not None:
+        if result is None:
+            inputs += [None, None]  # the places of the output's scale and zero point: scales come behind them
+        inputs.append(scales)
     attributes = [ir.AttrInt64("transB", int(transposed)), *own.attributes]
     site.replace(nodes, "QGemm", inputs, attributes, domain=domain)
     return None

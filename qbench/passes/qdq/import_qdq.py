@@ -503,7 +503,9 @@ def _dequantized_bias(node: ir.Node, bias: ir.Value, layout: IntegerForm, writer
     product = product * np.float32(float_attribute(node, "alpha", 1.0))
     scale = product.reshape(()) if product.size == 1 else product
     value = add_constant(writer.graph, f"{bias.name}_scale", np.asarray(scale, np.float32), writer.values)
-    axis = None if scale.ndim == 0 else (0 if bias.shape is None else len(bias.shape) - 1)
+    axis = None
+    if scale.ndim > 0:
+        axis = 0 if bias.shape is None else len(bias.shape) - 1
     return writer.dequantized(node, [bias, value, None], axis, f"{node_key(node)}.bias")
 
 
