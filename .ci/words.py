@@ -1,4 +1,7 @@
-"""The word check of ``make lint``: no banned word in qbench and engines/; ``--open`` counts those still to replace."""
+"""The word check of ``make lint``: no banned word in qbench and engines/; ``--open`` counts those still to replace.
+
+A word may be banned in some folders only. A line that ends in ``# stored name`` may keep a word that files hold.
+"""
 
 import re
 import sys
@@ -6,10 +9,12 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 SUFFIXES = {".py", ".toml", ".j2", ".js", ".css"}
 # One word of prose, of snake_case or of camelCase: `SceneOfUnit`, `the_scene` and "the scene" all hold "scene".
+STORED = "# stored name"
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -21,7 +26,17 @@ def words_of(folder: Path) -> Iterator[tuple[str, int, str]]:
         name = str(path.relative_to(folder.parent))
         yield from ((name, 0, word.lower()) for word in WORD.findall(path.stem))
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            yield from ((name, number, word.lower()) for word in WORD.findall(line))
+            if not line.endswith(STORED):
+                yield from ((name, number, word.lower()) for word in WORD.findall(line))
+
+
+def banned_words(file: str, lists: dict[str, Any]) -> dict[str, str]:
+    """Word → what to write instead, in ``file``: the words of the whole project, and those of its folder."""
+    banned: dict[str, str] = dict(lists["banned"])
+    for folder, words in lists["banned_in"].items():
+        if file.startswith(f"{folder}/"):
+            banned |= words
+    return banned
 
 
 def main(arguments: list[str]) -> int:
@@ -34,9 +49,13 @@ def main(arguments: list[str]) -> int:
         for word, instead in lists["open"].items():
             print(f"{counts[word]:5} {word}: {instead}")
         return 0
-    banned = lists["banned"]
-    hits = [f"{file}:{line}: '{word}': write {banned[word]}" for file, line, word in found if word in banned]
-    print("\n".join(hits) or f"none of {len(banned)} words is used")
+    hits = []
+    for file, line, word in found:
+        instead = banned_words(file, lists).get(word)
+        if instead is not None:
+            hits.append(f"{file}:{line}: '{word}': write {instead}")
+    folders = len(lists["banned_in"])
+    print("\n".join(hits) or f"none of {len(lists['banned'])} words is used, nor those of {folders} folders")
     return bool(hits)
 
 

@@ -102,7 +102,7 @@ def _some(job: tuple[int, int]) -> Counter[str]:
         if (backend, schema) not in wards:
             wards[backend, schema] = FaultHarness(
                 shared=SubjectArtifacts(subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"),
-                machine=catalogues.backends.get(backend),
+                backend=catalogues.backends.get(backend),
                 schema=catalogues.schemas.get(schema),
                 agreement=suite.rules(MODEL).agreement,
                 timer=time.perf_counter,
@@ -121,7 +121,7 @@ def _some(job: tuple[int, int]) -> Counter[str]:
         twin = TWINS.get(backend)
         seen = wards[backend, schema].alarms(
             shared,
-            machine=engine,
+            backend=engine,
             twin=None if twin is None else catalogues.backends.get(twin),
             threads=int(random.choice(THREADS)),
             in_order=in_order,

@@ -83,7 +83,7 @@ def ward_of(column: Column) -> FaultHarness:
         )
     return FaultHarness(
         shared=SubjectArtifacts(subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"),
-        machine=catalogues.backends.get(MACHINE),
+        backend=catalogues.backends.get(MACHINE),
         schema=catalogues.schemas.get(column.schema),
         agreement=suite.rules(written.id).agreement,
         tries_effects=column.tries_effects,
@@ -211,7 +211,7 @@ def ward_of_variant(variant: Variant, folder: Path) -> FaultHarness:
     subject = build_subject(*files, metrics, 64)
     return FaultHarness(
         shared=SubjectArtifacts(subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"),
-        machine=catalogues.backends.get(MACHINE),
+        backend=catalogues.backends.get(MACHINE),
         schema=catalogues.schemas.get(variant.schema),
         agreement=0.98,
         tries_effects=False,

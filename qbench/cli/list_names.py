@@ -111,7 +111,7 @@ def _metric(metric: Any) -> str:  # noqa: ANN401 - a Metric
 
 def _pass(one: Any) -> str:  # noqa: ANN401 - a Pass
     lines = (type(one).__doc__ or "").strip().splitlines()
-    return f"{one.effect} under {', '.join(one.effect.machines)}; {lines[0] if lines else ''}"
+    return f"{one.effect} under {', '.join(one.effect.arithmetics)}; {lines[0] if lines else ''}"
 
 
 def _operator(operator: Any) -> str:  # noqa: ANN401 - an Operator

@@ -120,7 +120,9 @@ class _Checking:
         """
         from qbench.passes import check_run
 
-        checked = check_run(one, before, after, changed=changed, machines=self.machines or None, samples=self.samples)
+        checked = check_run(
+            one, before, after, changed=changed, arithmetics=self.machines or None, samples=self.samples
+        )
         if checked.refuted:
             raise _RefutedError(checked, before)
         self.found.setdefault(one.name, []).append(checked)

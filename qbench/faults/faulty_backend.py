@@ -56,7 +56,7 @@ class FaultyBackend:
             raise UnsupportedError(
                 f"Putting the fault '{self.placed.fault.name}' into '{self.inner.name}'",
                 found=f"a fault of kind {type(injection).__name__}",
-                expected="an edit of the graph, or an integer machine whose kernels and rules can be reached",
+                expected="an edit of the graph, or an integer backend whose kernels and rules can be reached",
                 remedy="Choose a backend 'integer-…', or a fault that fits (docs/faults.md).",
             )
 
@@ -104,7 +104,7 @@ class FaultyBackend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaultyMachine(FaultyBackend):
+class FaultyInterpreter(FaultyBackend):
     """An integer backend with a fault in it, which can be watched as any: taps of it change nothing."""
 
     def surrounded(self, around: KernelWrapper) -> Backend:
@@ -119,7 +119,7 @@ def with_fault(inner: Backend, placed: Placed) -> FaultyBackend:
     Raises:
         UnsupportedError: it has no place for such a fault.
     """
-    made = FaultyMachine if isinstance(inner, IntegerBackend) else FaultyBackend
+    made = FaultyInterpreter if isinstance(inner, IntegerBackend) else FaultyBackend
     return made(inner=inner, placed=placed)
 
 

@@ -168,7 +168,7 @@ class FaultHarness:
     """One subject, healthy, to put faults into.
 
     Args:
-        shared: of the subject. machine: an integer backend that computes it. schema: that it is quantized by.
+        shared: of the subject. backend: an integer backend that computes it. schema: that it is quantized by.
         agreement: share of samples that must agree with fp32, as its suite has it.
         tries_effects: whether gate (f) is used: it checks the claim of a pass node by node, which takes
             minutes for a large network.
@@ -176,7 +176,7 @@ class FaultHarness:
     """
 
     shared: SubjectArtifacts
-    machine: Backend
+    backend: Backend
     schema: Schema
     agreement: float
     tries_effects: bool = True
@@ -186,7 +186,7 @@ class FaultHarness:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reference", self.shared.reference())
-        object.__setattr__(self, "healthy", measure_request(self._request(self.machine)))
+        object.__setattr__(self, "healthy", measure_request(self._request(self.backend)))
 
     @property
     def subject(self) -> str:
@@ -195,7 +195,7 @@ class FaultHarness:
 
     def places(self, fault: Fault, seed: int, count: int) -> tuple[Placed, ...]:
         """Up to ``count`` places for ``fault`` in the main graph, drawn by ``seed``."""
-        (model,) = list(self.shared.quantized(self.schema, self.machine.capabilities).models.values())[:1]
+        (model,) = list(self.shared.quantized(self.schema, self.backend.capabilities).models.values())[:1]
         return draw_sites(fault, model, seed, count)
 
     def try_fault(self, placed: Placed, *, samples: int) -> Trial:
@@ -222,23 +222,23 @@ class FaultHarness:
         return self._localized(trial, placed, self._cell(request), measured, samples)
 
     def alarms(
-        self, shared: SubjectArtifacts, *, machine: Backend, twin: Backend | None, threads: int, in_order: bool = True
+        self, shared: SubjectArtifacts, *, backend: Backend, twin: Backend | None, threads: int, in_order: bool = True
     ) -> frozenset[DetectedBy]:
         """By which gates the healthy subject itself is called bad, run once more.
 
         Args:
-            shared: of the same subject, which may order its samples otherwise. machine: the same, which may batch so.
+            shared: of the same subject, which may order its samples otherwise. backend: the same, which may batch so.
             twin: a backend that must give equal outputs; None: no comparison.
             threads: of the engine. in_order: whether samples stand in the order of the first run, so that predictions
                 can be compared; else their counts are.
         """
         comparator = None if twin is None else _equal_to(twin)
         request = replace(
-            self._request(machine), shared=shared, reference=shared.reference(), comparator=comparator, threads=threads
+            self._request(backend), shared=shared, reference=shared.reference(), comparator=comparator, threads=threads
         )
         measured = measure_request(request)
         seen = self._by_verdict(measured)
-        if threads > 1 and machine.packages:
+        if threads > 1 and backend.packages:
             return frozenset(seen - {DetectedBy.DRIFT})  # several threads of an engine are a class of their own
         if not in_order:
             seen.discard(DetectedBy.DRIFT)
@@ -255,15 +255,15 @@ class FaultHarness:
             reference=self.reference,
             environment=_HERE,
             timer=self.timer,
-            comparator=_equal_to(self.machine) if is_compared else None,
+            comparator=_equal_to(self.backend) if is_compared else None,
         )
 
     def _faulty(self, placed: Placed) -> Request:
         if placed.fault.stage is Stage.ENGINE:
-            return self._request(with_fault(self.machine, placed), is_compared=True)
+            return self._request(with_fault(self.backend, placed), is_compared=True)
         if isinstance(placed.fault.injection, ProfileFault):
-            return replace(self._request(self.machine), shared=FaultyWork.of(self.shared, placed))
-        return replace(self._request(self.machine), rewriting=wrong_rewriting(placed))
+            return replace(self._request(self.backend), shared=FaultyWork.of(self.shared, placed))
+        return replace(self._request(self.backend), rewriting=wrong_rewriting(placed))
 
     def _seen(self, request: Request, measured: Measurement) -> set[DetectedBy]:
         seen = self._by_verdict(measured) - self._by_verdict(self.healthy)  # what is red anyway shows nothing
@@ -315,7 +315,7 @@ class FaultHarness:
         """Whether the checker of effects refutes the pass of ``request``."""
         assert request.rewriting is not None
         (wrong,) = request.rewriting.pipeline.passes
-        for model in request.shared.quantized(self.schema, self.machine.capabilities).models.values():
+        for model in request.shared.quantized(self.schema, self.backend.capabilities).models.values():
             try:
                 assert_effect(wrong, model)
             except AssertionError:

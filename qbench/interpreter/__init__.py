@@ -1,4 +1,4 @@
-"""Running graphs by the rules of any machine: programs of kernels, compiled once, that count as it counts."""
+"""Running graphs by the rules of any arithmetic: programs of kernels, which are compiled once."""
 
 from typing import TYPE_CHECKING
 

@@ -221,12 +221,12 @@ def requantize(
 
     Args:
         acc: accumulators, integers of any shape.
-        scales: of input, weight and output; the weight's a number or 1-d along ``axis``. Kept at the precision given: a
-            arithmetic that counts in float32 rounds them itself.
+        scales: of input, weight and output; the weight's a number or 1-d along ``axis``. They keep the precision that
+            they are given in: an arithmetic that counts in float32 rounds them itself.
         zero_point: of the output.
         qtype: the output's grid, or its name.
-        arithmetic: an arithmetic or its name; as it counts convolutions: other products can be counted otherwise
-            (gemmlowp's Gemm is), which ``arithmetic.at("Gemm", "")`` gives.
+        arithmetic: an arithmetic or its name; its rules for convolutions are used. Other products can have rules
+            of their own, as gemmlowp's Gemm has: ``arithmetic.at("Gemm", "")`` gives them.
         bias: integers at s_x · s_w, a number or 1-d along ``axis``.
         axis: of ``acc``, that channels run along.
         limits: levels to clamp to, (lo, hi); None: the ends of the grid.

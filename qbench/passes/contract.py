@@ -33,7 +33,7 @@ class Effect:
 
     Args:
         kind: how much may change. steps: of ROUNDING alone: by how many steps a code may move.
-        machines: the arithmetics under which the effect holds.
+        arithmetics: the arithmetics under which the effect holds.
 
     Raises:
         ValueError: steps of an effect that is not ROUNDING, a ROUNDING without steps, or no arithmetic.
@@ -41,12 +41,12 @@ class Effect:
 
     kind: EffectKind
     steps: int = 0
-    machines: tuple[str, ...] = ARITHMETICS
+    arithmetics: tuple[str, ...] = ARITHMETICS
 
     def __post_init__(self) -> None:
         if (self.kind is EffectKind.ROUNDING) != (self.steps > 0):
             raise ValueError(f"an effect that is {self.kind.value} with {self.steps} steps")
-        if not self.machines:
+        if not self.arithmetics:
             raise ValueError("an effect needs at least one arithmetic")
 
     def __str__(self) -> str:

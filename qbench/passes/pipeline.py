@@ -98,6 +98,10 @@ def placed(standard: Iterable[Pass], outside: Iterable[Pass]) -> Pipeline:
         raise _misplaced(by_name[circle[0]], f"a circle: {' → '.join(error.args[1][::-1])}") from error
 
 
+# Former name of a setting → its name: suites and run files spell pipelines, so that old ones must stay readable.
+_FORMER = {"machines": "arithmetics"}  # stored name
+
+
 def _pass(default: Pass, table: str | None, text: str) -> Pass:
     if table is None:
         return default
@@ -105,6 +109,7 @@ def _pass(default: Pass, table: str | None, text: str) -> Pass:
         settings = tomllib.loads(f"settings = {table}")["settings"]
     except tomllib.TOMLDecodeError as error:
         raise _unreadable(text, f"{table} behind '{default.name}' ({error})") from error
+    settings = {key if hasattr(default, key) else _FORMER.get(key, key): value for key, value in settings.items()}
     _require_settings(default, settings)
     where = f"the pass '{default.name}'"
     made = value_from_table(type(default), table_from_value(default) | settings, where)

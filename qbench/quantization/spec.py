@@ -100,7 +100,7 @@ FLOAT_BIAS = BiasSpec(kind=BiasKind.FLOAT)
 #     w ──weight─┘                + ──sum── clip ──output──
 #     b ──bias────────────────────┘
 #
-# An integer machine that adds the bias in the accumulator has no grid for correlation and sum; a schema that asks for
+# An integer engine that adds the bias in the accumulator has no grid for correlation and sum; a schema that asks for
 # one names canonical passes that split the bias off, so that both are values of the graph.
 
 

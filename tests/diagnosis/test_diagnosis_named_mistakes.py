@@ -31,9 +31,9 @@ def harness(name="digits_many_operators", schema="w8a8_asym_pc"):
     shared = SubjectArtifacts(
         plain, Cache(Path(tempfile.mkdtemp(prefix="qbench-mistakes-"))), get_backend("ort-cpu"), "mistakes"
     )
-    machine = get_backend("integer-ort-x64")
+    backend = get_backend("integer-ort-x64")
     return FaultHarness(
-        shared=shared, machine=machine, schema=get_schema(schema), agreement=0.98, tries_effects=False,
+        shared=shared, backend=backend, schema=get_schema(schema), agreement=0.98, tries_effects=False,
         timer=time.perf_counter,
     )  # fmt: skip
 

@@ -32,7 +32,7 @@ def ward() -> FaultHarness:
     )
     return FaultHarness(
         shared=SubjectArtifacts(subject, Cache.default(), get_backend("ort-cpu"), "trial"),
-        machine=get_backend("integer-ort-x64"),
+        backend=get_backend("integer-ort-x64"),
         schema=get_schema("w8a8_asym_pc"),
         agreement=0.75,
         timer=time.perf_counter,
@@ -53,7 +53,7 @@ def test_faults_of_weights_are_found_where_no_activation_has_stored_parameters(s
         ("weight-scale-as-power-of-two", "conv2", "wrong scale"),
     ):
         placed = Placed(fault=CATALOGUE[fault], sites=(site,), seed=1)
-        assert site in placed.fault.sites(one.shared.quantized(one.schema, one.machine.capabilities).models["model"])
+        assert site in placed.fault.sites(one.shared.quantized(one.schema, one.backend.capabilities).models["model"])
         trial = one.try_fault(placed, samples=8)
         assert (trial.hit, trial.named, trial.suspects[0]) == (1, True, (site, cause))
 
@@ -105,22 +105,22 @@ def test_a_profile_that_costs_nothing_is_seen_by_its_ranges():
 
 def test_a_gate_that_is_red_without_the_fault_sees_nothing():
     lost = Placed(fault=CATALOGUE["last-rows-skipped"], sites=("conv1",), seed=1)
-    shaky = replace(ward(), machine=with_fault(ward().machine, lost), agreement=1.0)
+    shaky = replace(ward(), backend=with_fault(ward().backend, lost), agreement=1.0)
     placed = Placed(fault=CATALOGUE["weight-transposed"], sites=("conv1",), seed=1)
-    assert DetectedBy.AGREEMENT in shaky.alarms(shaky.shared, machine=shaky.machine, twin=None, threads=1)
+    assert DetectedBy.AGREEMENT in shaky.alarms(shaky.shared, backend=shaky.backend, twin=None, threads=1)
     assert DetectedBy.AGREEMENT not in shaky.try_fault(placed, samples=0).seen
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_healthy_subject_raises_no_alarm(threads):
     one = ward()
-    assert one.alarms(one.shared, machine=one.machine, twin=get_backend("ort-cpu-precise"), threads=threads) == set()
+    assert one.alarms(one.shared, backend=one.backend, twin=get_backend("ort-cpu-precise"), threads=threads) == set()
 
 
 def test_another_machine_in_its_place_does():
     one = ward()
     other = get_backend("integer-glow-cpu")
-    assert DetectedBy.EQUALITY in one.alarms(one.shared, machine=other, twin=one.machine, threads=1)
+    assert DetectedBy.EQUALITY in one.alarms(one.shared, backend=other, twin=one.backend, threads=1)
 
 
 def of(fault, **more):

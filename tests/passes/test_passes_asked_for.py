@@ -51,6 +51,11 @@ def test_settings_are_those_that_change_what_a_pass_does(passes: str, found: str
         parse_pipeline(passes, catalogue())
 
 
+def test_a_setting_of_pipelines_that_were_stored_earlier_is_still_read() -> None:
+    earlier = parse_pipeline('function-tables{machines = ["qdq"]}', catalogue())
+    assert str(earlier) == 'function-tables{arithmetics = ["qdq"]}'
+
+
 @pytest.mark.parametrize(
     ("make", "found"),
     [

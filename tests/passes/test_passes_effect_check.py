@@ -181,11 +181,11 @@ def test_an_effect_is_measured_in_steps_and_saturation() -> None:
 
 def test_a_promise_is_tried_under_other_machines() -> None:
     model = chain(Grid(0.1), Grid(0.2), integers_in=Grid(0.1))
-    found = check_pass(Does(respelled), model, machines=("gemmlowp", "qdq"))
-    assert found.machines == ("gemmlowp", "qdq")
+    found = check_pass(Does(respelled), model, arithmetics=("gemmlowp", "qdq"))
+    assert found.arithmetics == ("gemmlowp", "qdq")
     assert found.verdict is PassVerdict.PROVEN
     with pytest.raises(InputError, match="gemmlow"):
-        check_pass(Does(respelled), model, machines=("gemmlow",))
+        check_pass(Does(respelled), model, arithmetics=("gemmlow",))
 
 
 def test_samples_are_tried_inside_and_on_the_whole() -> None:

@@ -72,10 +72,10 @@ def test_no_entry_is_stepped_to_from_its_neighbour() -> None:
 
 def test_where_machines_have_functions_of_their_own_it_is_declined_with_the_count() -> None:
     model = squashed(["r = LeakyRelu(a)"], scale=0.1)
-    found = run_pipeline(model, Pipeline((FunctionTables(machines=("qdq", "litert-x64")),)))
+    found = run_pipeline(model, Pipeline((FunctionTables(arithmetics=("qdq", "litert-x64")),)))
     assert operators(found.model) == operators(model)
     assert "differ between 'litert-x64' and 'qdq'" in found.declined[0].reason
-    alone = run_pipeline(model, Pipeline((FunctionTables(machines=("litert-x64",)),))).model
+    alone = run_pipeline(model, Pipeline((FunctionTables(arithmetics=("litert-x64",)),))).model
     for machine in ("litert-x64", "ideal"):
         after = run_machine(alone, machine, x=every("int8"))["y"]
         np.testing.assert_array_equal(after, run_machine(model, "litert-x64", x=every("int8"))["y"])

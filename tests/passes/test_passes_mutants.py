@@ -294,7 +294,7 @@ MUTANTS = {
     "concat swapped": Mutant(joined, Slip((swapped,))),
     "wrong axes": Mutant(turned, Slip((attribute("Transpose", ir.AttrInt64s("perm", [2, 0, 1])),))),
     "wrong window": Mutant(pooled, Slip((attribute("MaxPool", ir.AttrInt64s("kernel_shape", [1, 2])),)), 2),
-    "wrong table entry": Mutant(squashed, Slip((by_table(77),), Effect(EffectKind.EXACT, machines=("qdq",)))),
+    "wrong table entry": Mutant(squashed, Slip((by_table(77),), Effect(EffectKind.EXACT, arithmetics=("qdq",)))),
     "re-based on a wrong zero point": Mutant(lopsided, Slip((rebased(3 - 127),))),
     "bias off by a step": Mutant(convolution, Slip((constant("DequantizeLinear", 0, lambda b: b + 25, 2),)), 0),
     "one weight lost": Mutant(
@@ -337,7 +337,7 @@ def test_without_the_slip_nothing_is_found(edits: tuple[Edit, ...], graph: Calla
     model = graph()
     if edits[0].__qualname__.startswith("by_table"):
         edits = (by_table_rightly,)
-    found = check_pass(Slip(edits, Effect(EffectKind.EXACT, machines=("qdq",))), model)
+    found = check_pass(Slip(edits, Effect(EffectKind.EXACT, arithmetics=("qdq",))), model)
     assert found.changed
     assert not found.refuted, str(found)
 

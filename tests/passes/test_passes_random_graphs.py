@@ -22,7 +22,7 @@ def differing(seed: int, passes: list[Pass]) -> list[str]:
         after = run_pipeline(graph.model, pipeline).model
         if graph_digest(after) == graph_digest(graph.model):
             continue
-        machines = {machine for one in pipeline.passes for machine in one.effect.machines}
+        machines = {machine for one in pipeline.passes for machine in one.effect.arithmetics}
         for machine in sorted(machines):
             if machine not in before:
                 before[machine] = running(graph.model, machine)(graph.feeds)

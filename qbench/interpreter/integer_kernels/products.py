@@ -182,7 +182,7 @@ def _finishing_own(
 
 
 def in_register(making: KernelContext, sums: npt.NDArray[Any], largest: int) -> npt.NDArray[np.int32]:
-    """``sums`` as an int32 of this machine: a register of its width, or of 32 bits where that is wider."""
+    """``sums`` as int32, put into the accumulator of the arithmetic or one of 32 bits, whichever is narrower."""
     register = making.arithmetic.accumulator
     register = replace(register, bits=min(register.bits, _REGISTER))
     if largest < 1 << (register.bits - 1):

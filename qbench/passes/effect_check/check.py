@@ -44,14 +44,14 @@ def check_pass(
     pass_: Pass,
     model: ir.Model,
     *,
-    machines: Sequence[AnyArithmetic] | None = None,
+    arithmetics: Sequence[AnyArithmetic] | None = None,
     samples: Iterable[Feeds] = (),
     seed: int = 0,
 ) -> Checked:
     """Whether ``pass_`` does to ``model`` what it declares; ``model`` is not touched.
 
     Args:
-        machines: under which it is tried; None: those of its effect.
+        arithmetics: under which it is tried; None: those of its effect.
         samples: feeds of the whole graph that occur in practice: what they become inside is tried, too, and where the
             pass declares exact, the outputs of the whole graph.
         seed: of the random inputs.
@@ -66,8 +66,8 @@ def check_pass(
         raise
     except Exception as error:  # whatever breaks in a pass is reported
         fault = f"it breaks down ({type(error).__name__}: {error})"
-        return Checked(pass_.name, pass_.effect, _names(pass_.effect, machines), False, (), (fault,))
-    return check_run(pass_, model, after, changed=changed, machines=machines, samples=samples, seed=seed)
+        return Checked(pass_.name, pass_.effect, _names(pass_.effect, arithmetics), False, (), (fault,))
+    return check_run(pass_, model, after, changed=changed, arithmetics=arithmetics, samples=samples, seed=seed)
 
 
 def check_run(
@@ -76,12 +76,12 @@ def check_run(
     after: ir.Model,
     *,
     changed: bool,
-    machines: Sequence[AnyArithmetic] | None = None,
+    arithmetics: Sequence[AnyArithmetic] | None = None,
     samples: Iterable[Feeds] = (),
     seed: int = 0,
 ) -> Checked:
     """``check_pass`` of a finished run: ``pass_`` made ``after`` of ``before`` and returned ``changed``."""
-    effect, chosen = pass_.effect, tuple(machines or pass_.effect.machines)
+    effect, chosen = pass_.effect, tuple(arithmetics or pass_.effect.arithmetics)
     fault = fault_of(after, Interface.of(before))
     faults = (f"it leaves {fault}",) if fault else tuple(_wrong_returns(pass_, before, after, changed=changed))
     regions: tuple[RegionVerdict, ...] = ()
@@ -93,14 +93,14 @@ def check_run(
             raise
         except Exception as error:  # what reads the graph before and not the one after finds the pass's fault
             faults = (*faults, f"the graph after it does not run: {type(error).__name__}: {error}")
-    return Checked(pass_.name, effect, _names(effect, machines), bool(changed), regions, faults)
+    return Checked(pass_.name, effect, _names(effect, arithmetics), bool(changed), regions, faults)
 
 
 def assert_effect(
     pass_: Pass,
     model: ir.Model,
     *,
-    machines: Sequence[AnyArithmetic] | None = None,
+    arithmetics: Sequence[AnyArithmetic] | None = None,
     samples: Iterable[Feeds] = (),
     seed: int = 0,
 ) -> Checked:
@@ -110,7 +110,7 @@ def assert_effect(
         AssertionError: the pass is not what it declares: the counterexample, or what else is wrong.
         QbenchError: as ``check_pass``.
     """
-    found = check_pass(pass_, model, machines=machines, samples=samples, seed=seed)
+    found = check_pass(pass_, model, arithmetics=arithmetics, samples=samples, seed=seed)
     if found.refuted:
         raise AssertionError(str(found))
     return found
@@ -142,8 +142,8 @@ def output_changes(
     return tuple(found)
 
 
-def _names(effect: Effect, machines: Sequence[AnyArithmetic] | None) -> tuple[str, ...]:
-    return tuple(map(arithmetic_name, machines or effect.machines))
+def _names(effect: Effect, arithmetics: Sequence[AnyArithmetic] | None) -> tuple[str, ...]:
+    return tuple(map(arithmetic_name, arithmetics or effect.arithmetics))
 
 
 def _wrong_returns(pass_: Pass, before: ir.Model, after: ir.Model, *, changed: bool) -> Iterator[str]:
@@ -167,7 +167,7 @@ class _Trying:
     """How a promise is tried."""
 
     effect: Effect
-    machines: tuple[AnyArithmetic, ...]
+    arithmetics: tuple[AnyArithmetic, ...]
     samples: tuple[Feeds, ...]
     seed: int
 
@@ -218,7 +218,7 @@ class _Trying:
         trials = trials_of(region, reaches, shapes, self.seed)
         zeros = {name: at_zero(region, reaches, name) for name in region.inputs}
         asked = Question(region, trials, occurring, self._by(sides[0].end(region.output)), zeros)
-        verdict = judged(asked, self.machines)
+        verdict = judged(asked, self.arithmetics)
         lossy = self.effect.kind is EffectKind.LOSSY and verdict.verdict is not PassVerdict.REFUTED
         return with_function(asked, verdict) if lossy else verdict
 
@@ -228,7 +228,7 @@ class _Trying:
         trials = Trials(self.samples, len(self.samples), alike=False)
         for value in before.model.graph.outputs:
             region = Region(value.name or "", tuple(zeros), before.model, after.model)
-            yield judged(Question(region, trials, (), self._by(value), zeros), self.machines)
+            yield judged(Question(region, trials, (), self._by(value), zeros), self.arithmetics)
 
     def _by(self, output: ir.Value) -> Yardstick:
         return Yardstick(self.effect, reach_of(output), step_of(output))
@@ -336,7 +336,7 @@ def _is_broken(region: Region, effect: Effect, side: Side, known: Mapping[str, A
     end = side.end(region.output)
     yardstick = Yardstick(effect, reach_of(end), step_of(end))
     feeds = {name: known[name] for name in region.inputs}
-    return any(_is_wrong(region, arithmetic, feeds, yardstick) for arithmetic in effect.machines)
+    return any(_is_wrong(region, arithmetic, feeds, yardstick) for arithmetic in effect.arithmetics)
 
 
 def _is_wrong(region: Region, arithmetic: str, feeds: Mapping[str, Array], yardstick: Yardstick) -> bool:

@@ -383,15 +383,15 @@ class Question:
         return self.trials.batches if self.trials.complete else (*self.trials.batches, *self.samples)
 
 
-def judged(asked: Question, machines: tuple[AnyArithmetic, ...]) -> RegionVerdict:
-    """The verdict, under all ``machines``.
+def judged(asked: Question, arithmetics: tuple[AnyArithmetic, ...]) -> RegionVerdict:
+    """The verdict, under all ``arithmetics``.
 
     Raises:
         InputError: an unknown arithmetic.
     """
     region, trials = asked.region, asked.trials
     seen, notes = _Seen(), list[str]()
-    for arithmetic in machines:
+    for arithmetic in arithmetics:
         try:
             before = running(region.before, arithmetic)
             before(trials.batches[0])
@@ -407,8 +407,8 @@ def judged(asked: Question, machines: tuple[AnyArithmetic, ...]) -> RegionVerdic
         if found is not None:
             return found
     inputs = trials.inputs + len(asked.batches) - len(trials.batches) if seen.ran else 0
-    by_onnx = all(arithmetic_name(arithmetic) in _BY_ONNX for arithmetic in machines)
-    whole = len(seen.ran) == len(machines) and (trials.complete or (trials.of_steps and by_onnx))
+    by_onnx = all(arithmetic_name(arithmetic) in _BY_ONNX for arithmetic in arithmetics)
+    whole = len(seen.ran) == len(arithmetics) and (trials.complete or (trials.of_steps and by_onnx))
     verdict = PassVerdict.PROVEN if whole else PassVerdict.TRIED
     return RegionVerdict(region.output, verdict, inputs, seen.moved, seen.whole_steps, note="; ".join(notes))
 

@@ -128,14 +128,14 @@ class Checked:
     """A pass on one graph.
 
     Args:
-        name, effect: of the pass. machines: under which its promise was tried.
+        name, effect: of the pass. arithmetics: under which its promise was tried.
         changed: whether it changed the graph. regions: the values that are computed otherwise since, in graph order.
         faults: what is wrong with it whatever the numbers: an unsound graph, a wrong return value, no fixed point.
     """
 
     name: str
     effect: Effect
-    machines: tuple[str, ...]
+    arithmetics: tuple[str, ...]
     changed: bool
     regions: tuple[RegionVerdict, ...]
     faults: tuple[str, ...]

@@ -176,7 +176,7 @@ def lower_to_qoperator(model: ir.Model, target: Target = ONNX_RUNTIME) -> ir.Mod
 def _quantize_constants(model: ir.Model) -> bool:
     """Quantize beforehand what a graph quantizes of constants, True when there was any; so it counts as if folded.
 
-    By ONNX's rule, whatever the machine: the converter of a model quantizes its constants, not the engine.
+    By ONNX's rule under every arithmetic: the converter of a model quantizes its constants, not the engine.
 
     Raises:
         InputError: an invalid Q or DQ.

@@ -64,12 +64,12 @@ def _along(qparams: QParams, axis: int, scale: npt.NDArray[np.float32], zero_poi
 # arithmetic would compute with them. A Q is folded where every given arithmetic makes the same codes.
 
 
-def fold_quantizer(node: ir.Node, names: NameScope, machines: tuple[str, ...]) -> bool | str:
+def fold_quantizer(node: ir.Node, names: NameScope, arithmetics: tuple[str, ...]) -> bool | str:
     """Make what a QuantizeLinear of a constant and its Clip give a constant; False: nothing to do; text: why not.
 
     Args:
         node: in a graph that is changed in place; the codes keep their name.
-        machines: that must all give the same codes.
+        arithmetics: that must all give the same codes.
 
     Raises:
         InputError: an invalid Q or DQ, an unknown arithmetic.
@@ -86,7 +86,7 @@ def fold_quantizer(node: ir.Node, names: NameScope, machines: tuple[str, ...]) -
         return "its scales are computed, or it quantizes no float32"
     if codes.is_graph_output():
         return "its codes leave the graph"
-    found = _codes_under_all(real, stored, qparams, machines)
+    found = _codes_under_all(real, stored, qparams, arithmetics)
     if isinstance(found, str):
         return found
     _take_place(node, codes, found.astype(grid_dtype(node).numpy()), names)
@@ -136,10 +136,10 @@ def _dequantized(node: ir.Node | None) -> tuple[_Array, QParams] | None:
 
 
 def _codes_under_all(
-    real: _Array | None, stored: tuple[_Array, QParams] | None, qparams: QParams, machines: tuple[str, ...]
+    real: _Array | None, stored: tuple[_Array, QParams] | None, qparams: QParams, arithmetics: tuple[str, ...]
 ) -> _Array | str:
     found = []
-    for name in machines:
+    for name in arithmetics:
         arithmetic = None if name == QDQ else get_arithmetic(name)
         if stored is not None:
             integers, source = stored
@@ -148,9 +148,9 @@ def _codes_under_all(
         if np.isnan(real).any():
             return "it holds NaN, which every arithmetic quantizes by a rule of its own"
         found.append(quantize(real, qparams, arithmetic))
-    for name, codes in zip(machines, found, strict=True):
+    for name, codes in zip(arithmetics, found, strict=True):
         if moved := int((codes != found[0]).sum()):
-            return f"{moved} of {codes.size} quantized values differ between '{name}' and '{machines[0]}'"
+            return f"{moved} of {codes.size} quantized values differ between '{name}' and '{arithmetics[0]}'"
     return found[0]
 
 

@@ -230,11 +230,11 @@ class GoingPast:
     """One sweep of the pass ``name``.
 
     Args:
-        wanted: whether a requantize with such readers is the pass's. machines: of its effect. name: of the pass.
+        wanted: whether a requantize with such readers is the pass's. arithmetics: of its effect. name: of the pass.
     """
 
     wanted: Callable[[set[Reads]], bool]
-    machines: tuple[str, ...]
+    arithmetics: tuple[str, ...]
     name: str
 
     def sweep(self, model: ir.Model) -> bool:
@@ -257,7 +257,7 @@ class GoingPast:
         readers = site.readers
         if not self.wanted({reader.reads for reader in readers}):
             return False, None
-        reason = site.refusal(readers) or unlike(site.start, site.stop, self.machines)
+        reason = site.refusal(readers) or unlike(site.start, site.stop, self.arithmetics)
         if reason is not None:
             return decline(node, reason, self.name) and False, None
         before = site.source.border
@@ -266,7 +266,7 @@ class GoingPast:
 
 
 @lru_cache(maxsize=_KEPT)
-def unlike(start: Stop, stop: Stop, machines: tuple[str, ...]) -> str | None:
+def unlike(start: Stop, stop: Stop, arithmetics: tuple[str, ...]) -> str | None:
     """Why codes of ``start`` that are brought to ``stop`` are not as before to every reader; None: they are.
 
     Raises:
@@ -275,7 +275,7 @@ def unlike(start: Stop, stop: Stop, machines: tuple[str, ...]) -> str | None:
     codes = all_codes(start)
     step, before = np.float64(stop.qparams.scale), _exact(codes, start)
     moved, apart = np.zeros(len(codes), bool), np.zeros(len(codes))
-    for arithmetic in machines:
+    for arithmetic in arithmetics:
         there = brought(codes, start.qparams, (stop,), arithmetic)
         far = np.abs(before - _exact(there, stop))
         moved |= (far > 0) | (_float32(codes, start) != _float32(there, stop))
@@ -322,7 +322,7 @@ def mark_moved(difference: Difference, border: Border, *gone: Border) -> None:
 # It checks what ``merge-requantize`` will check, of every code of p₁: limits before the requantize are not known then.
 
 
-def can_merge(site: Requantize, waiting: Border | None, steps: int, machines: tuple[str, ...]) -> bool:
+def can_merge(site: Requantize, waiting: Border | None, steps: int, arithmetics: tuple[str, ...]) -> bool:
     """Whether ``site`` and the later border ``waiting`` become one, without a Clip where neither had any."""
     if waiting is None:
         return False
@@ -330,7 +330,7 @@ def can_merge(site: Requantize, waiting: Border | None, steps: int, machines: tu
         return can_limit(waiting, *both_limits(site.border, waiting))
     qparams, last = site.source.qparams, waiting.qparams
     chain = (site.stop, Stop(last, waiting.low, waiting.high))
-    found = _merged(Stop(qparams, qparams.qmin, qparams.qmax), chain, machines)
+    found = _merged(Stop(qparams, qparams.qmin, qparams.qmax), chain, arithmetics)
     if found is None or not admits(within(steps), found.difference) or not can_limit(waiting, found.low, found.high):
         return False
     clips = (site.border.clip, waiting.clip) != (None, None)
@@ -348,15 +348,15 @@ class _Merged:
 
 
 @lru_cache
-def _merged(start: Stop, chain: tuple[Stop, Stop], machines: tuple[str, ...]) -> _Merged | None:
+def _merged(start: Stop, chain: tuple[Stop, Stop], arithmetics: tuple[str, ...]) -> _Merged | None:
     """``chain`` as one stop, as ``merge-requantize`` would try it; None where arithmetics saturate differently."""
-    (low, high), *others = {merged_limits(start, chain, one) for one in machines}
+    (low, high), *others = {merged_limits(start, chain, one) for one in arithmetics}
     if others:
         return None
     last = chain[-1].qparams
     whole = (Stop(last, last.qmin, last.qmax),)
-    is_free = all(merged_limits(start, whole, one) == (low, high) for one in machines)
-    return _Merged(low, high, is_free, chain_against(start, chain, (Stop(last, low, high),), machines))
+    is_free = all(merged_limits(start, whole, one) == (low, high) for one in arithmetics)
+    return _Merged(low, high, is_free, chain_against(start, chain, (Stop(last, low, high),), arithmetics))
 
 
 def both_limits(one: Border, other: Border) -> tuple[int, int]:

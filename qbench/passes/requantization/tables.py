@@ -159,19 +159,19 @@ class Difference:
 
 @lru_cache(maxsize=_DIFFERENCE_KEPT)
 def chain_against(
-    start: Stop | None, before: tuple[Stop, ...], after: tuple[Stop, ...], machines: tuple[str, ...]
+    start: Stop | None, before: tuple[Stop, ...], after: tuple[Stop, ...], arithmetics: tuple[str, ...]
 ) -> Difference:
     """How the results over the stops ``before`` and over the stops ``after`` differ.
 
     Args:
         start: the qparams and limits of the input codes; None: reals, quantized at the first stop of either.
         before, after: stops; the last of both have the same qparams.
-        machines: under which both are tried; the worst is given.
+        arithmetics: under which both are tried; the worst is given.
 
     Raises:
         InputError: an unknown arithmetic, or a ratio of scales that it cannot hold.
     """
-    found = [_difference(start, before, after, arithmetic) for arithmetic in machines]
+    found = [_difference(start, before, after, arithmetic) for arithmetic in arithmetics]
     return max(found, key=lambda one: (one.steps, one.moved))
 
 

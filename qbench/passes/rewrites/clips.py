@@ -102,7 +102,7 @@ class ClipLevels:
         if kept.tobytes() != limited.tobytes():  # bits, not numbers: −0 is not 0
             decline(node, "an end of it lies between two quantized values", self.name)
             return False
-        if not _same_behind(clip, codes, (codes.low + low, codes.low + high), self.effect.machines):
+        if not _same_behind(clip, codes, (codes.low + low, codes.low + high), self.effect.arithmetics):
             decline(node, "the quantizer behind it would saturate at other values", self.name)
             return False
         if kept.tobytes() == reals.tobytes():
@@ -120,7 +120,7 @@ class ClipLevels:
         return True
 
 
-def _same_behind(clip: RealClip, codes: Codes, ends: tuple[int, int], machines: tuple[str, ...]) -> bool:
+def _same_behind(clip: RealClip, codes: Codes, ends: tuple[int, int], arithmetics: tuple[str, ...]) -> bool:
     """Whether a quantizer that would absorb ``clip`` gives the same of ``codes`` if they are limited to ``ends``.
 
     An integer arithmetic absorbs the clip (``absorb-clip``), whose ends are reals; it brings the ends of codes to the
@@ -139,7 +139,7 @@ def _same_behind(clip: RealClip, codes: Codes, ends: tuple[int, int], machines: 
             np.clip(brought(every, codes.qparams, stops, one), *limits),
             brought(np.clip(every, *ends), codes.qparams, stops, one),
         )
-        for one in machines
+        for one in arithmetics
     )
 
 

@@ -26,12 +26,12 @@ class FunctionTables:
 
     Args:
         tables: whether the target computes tables; see ``under``.
-        machines: that must give the same table.
+        arithmetics: that must give the same table.
         name: of the pass.
     """
 
     tables: bool = True
-    machines: tuple[str, ...] = ARITHMETICS
+    arithmetics: tuple[str, ...] = ARITHMETICS
     name: str = "function-tables"
 
     @classmethod
@@ -42,7 +42,7 @@ class FunctionTables:
     @property
     def effect(self) -> Effect:
         """Exact under the arithmetics."""
-        return Effect(EffectKind.EXACT, machines=self.machines)
+        return Effect(EffectKind.EXACT, arithmetics=self.arithmetics)
 
     def run(self, model: ir.Model) -> bool:
         """Replace functions in graph order; True when there was one."""
@@ -75,10 +75,10 @@ class FunctionTables:
         occurring = np.arange(codes.low, codes.high + 1) % _LEVELS
         if np.isnan(_reals(alone, len(chain))[occurring]).any():
             return "it gives NaN, which every arithmetic quantizes by a rule of its own"
-        tables = [_table(alone, arithmetic) for arithmetic in self.machines]
-        for arithmetic, table in zip(self.machines, tables, strict=True):
+        tables = [_table(alone, arithmetic) for arithmetic in self.arithmetics]
+        for arithmetic, table in zip(self.arithmetics, tables, strict=True):
             if moved := int((table != tables[0])[occurring].sum()):
-                first = self.machines[0]
+                first = self.arithmetics[0]
                 return f"{moved} of {len(occurring)} quantized values differ between '{arithmetic}' and '{first}'"
         _write(codes, chain, border, tables[0], names)
         return None

@@ -214,17 +214,17 @@ class FoldQuantizedConstants:
     """Requires: QDQ. Ensures: no constant is quantized, requantized or moved at run time, if arithmetics agree on it.
 
     Args:
-        machines: that must give the same codes.
+        arithmetics: that must give the same codes.
         name: of the pass.
     """
 
-    machines: tuple[str, ...] = ARITHMETICS
+    arithmetics: tuple[str, ...] = ARITHMETICS
     name: str = "fold-quantized-constants"
 
     @property
     def effect(self) -> Effect:
         """Exact under the arithmetics."""
-        return Effect(EffectKind.EXACT, machines=self.machines)
+        return Effect(EffectKind.EXACT, arithmetics=self.arithmetics)
 
     def run(self, model: ir.Model) -> bool:
         """Fold in graph order, so that one sweep reaches all; True when anything was folded."""
@@ -233,7 +233,7 @@ class FoldQuantizedConstants:
         for node in list(model.graph):
             if node.graph is None:
                 continue
-            found = fold_quantizer(node, names, self.machines) or fold_mover(node, names)
+            found = fold_quantizer(node, names, self.arithmetics) or fold_mover(node, names)
             if isinstance(found, str):
                 decline(node, found, self.name)
             else:

@@ -143,18 +143,18 @@ class MergeRequantize:
     def _tried(self, first: Codes, middle: Border, last: Border, names: NameScope) -> bool:
         start = Stop(first.qparams, first.low, first.high)
         chain = (Stop(middle.qparams, middle.low, middle.high), Stop(last.qparams, last.low, last.high))
-        (low, high), *others = {merged_limits(start, chain, arithmetic) for arithmetic in self.effect.machines}
+        (low, high), *others = {merged_limits(start, chain, arithmetic) for arithmetic in self.effect.arithmetics}
         if others:
             return (
                 decline(last.quantizer, "it saturates at different values under different arithmetics", self.name)
                 and False
             )
-        difference = chain_against(start, chain, (Stop(last.qparams, low, high),), self.effect.machines)
+        difference = chain_against(start, chain, (Stop(last.qparams, low, high),), self.effect.arithmetics)
         if not admits(self.effect, difference):
             return decline(last.quantizer, str(difference), self.name) and False
         if moved_before(difference, middle, last):
             return decline(last.quantizer, "a merge before this one moved a value already", self.name) and False
-        free = _whole(low, high, start, last, self.effect.machines)
+        free = _whole(low, high, start, last, self.effect.arithmetics)
         limits = (last.qparams.qmin, last.qparams.qmax) if free else (low, high)
         if not can_limit(last, *limits):
             return decline(last.quantizer, f"no engine clips {last.qparams.qtype} values", self.name) and False
@@ -165,10 +165,10 @@ class MergeRequantize:
         return True
 
 
-def _whole(low: int, high: int, start: Stop, last: Border, machines: tuple[str, ...]) -> bool:
+def _whole(low: int, high: int, start: Stop, last: Border, arithmetics: tuple[str, ...]) -> bool:
     """Whether nothing of ``start`` comes to lie outside the limits anyway, so that none need be written."""
     free = (Stop(last.qparams, last.qparams.qmin, last.qparams.qmax),)
-    return all(merged_limits(start, free, arithmetic) == (low, high) for arithmetic in machines)
+    return all(merged_limits(start, free, arithmetic) == (low, high) for arithmetic in arithmetics)
 
 
 def _removed(middle: Border, last: Border) -> None:
@@ -205,7 +205,7 @@ class RequantizeIntoConsumer:
 
     def run(self, model: ir.Model) -> bool:
         """Go past in graph order; True when there was a requantize to go past."""
-        return GoingPast(_wanted, self.effect.machines, self.name).sweep(model)
+        return GoingPast(_wanted, self.effect.arithmetics, self.name).sweep(model)
 
 
 def _wanted(reads: set[Reads]) -> bool:
@@ -235,7 +235,7 @@ class RequantizeIntoDequantize:
 
     def run(self, model: ir.Model) -> bool:
         """Go past in graph order; True when there was a requantize to go past."""
-        return GoingPast(_requantize_into_dequantize_wanted, self.effect.machines, self.name).sweep(model)
+        return GoingPast(_requantize_into_dequantize_wanted, self.effect.arithmetics, self.name).sweep(model)
 
 
 def _requantize_into_dequantize_wanted(reads: set[Reads]) -> bool:
@@ -299,13 +299,13 @@ class RequantizeIntoProducer:
 
     def _tried(self, site: Requantize, first: Border, names: NameScope) -> bool:
         last, chain = site.border, (site.start, site.stop)
-        (low, high), *others = {merged_limits(None, chain, arithmetic) for arithmetic in self.effect.machines}
+        (low, high), *others = {merged_limits(None, chain, arithmetic) for arithmetic in self.effect.arithmetics}
         if others:
             return (
                 decline(last.quantizer, "it saturates at different values under different arithmetics", self.name)
                 and False
             )
-        difference = chain_against(None, chain, (Stop(last.qparams, low, high),), self.effect.machines)
+        difference = chain_against(None, chain, (Stop(last.qparams, low, high),), self.effect.arithmetics)
         if not admits(self.effect, difference):
             return decline(last.quantizer, str(difference), self.name) and False
         if moved_before(difference, first, last):

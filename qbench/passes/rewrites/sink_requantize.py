@@ -99,9 +99,9 @@ class SinkRequantize:
             return "others read its values, too"
         if _reads_another(site):
             return "it follows another requantize"
-        machines = self.effect.machines
-        reason = next((one for mover in movers if (one := _hindrance(mover, site, machines)) is not None), None)
-        if reason is not None or can_merge(site, _waiting(movers[-1]), self.steps, machines):
+        arithmetics = self.effect.arithmetics
+        reason = next((one for mover in movers if (one := _hindrance(mover, site, arithmetics)) is not None), None)
+        if reason is not None or can_merge(site, _waiting(movers[-1]), self.steps, arithmetics):
             return reason
         return f"nothing behind '{movers[-1].name}' merges with it"
 
@@ -158,7 +158,7 @@ def _alone(value: ir.Value | None) -> Requantize | None:
     return site if isinstance(site, Requantize) and site.dequantizers == (maker,) else None
 
 
-def _hindrance(below: ir.Node, site: Requantize, machines: tuple[str, ...]) -> str | None:
+def _hindrance(below: ir.Node, site: Requantize, arithmetics: tuple[str, ...]) -> str | None:
     """Why ``site`` cannot go below a mover."""
     if list(results_of(below)) != [below.outputs[0]]:
         return f"'{below.name}' has several results"
@@ -167,7 +167,7 @@ def _hindrance(below: ir.Node, site: Requantize, machines: tuple[str, ...]) -> s
     if below.op_type == "Pad" and word_attribute(below, "mode", "constant") == "constant":
         return f"'{below.name}' pads with a number that is not requantized"
     if op_spec(below).is_max_pool:
-        if not _is_monotone(site.start, site.stop, machines):
+        if not _is_monotone(site.start, site.stop, arithmetics):
             return "a higher value becomes a lower one"
         if not _every_window_reads(below):
             return f"a window of '{below.name}' may lie in its padding alone"
@@ -180,9 +180,9 @@ def _reads_another(site: Requantize) -> bool:
 
 
 @lru_cache
-def _is_monotone(start: Stop, stop: Stop, machines: tuple[str, ...]) -> bool:
+def _is_monotone(start: Stop, stop: Stop, arithmetics: tuple[str, ...]) -> bool:
     codes = all_codes(start)
-    return all(bool((np.diff(brought(codes, start.qparams, (stop,), one)) >= 0).all()) for one in machines)
+    return all(bool((np.diff(brought(codes, start.qparams, (stop,), one)) >= 0).all()) for one in arithmetics)
 
 
 def _every_window_reads(pool: ir.Node) -> bool:
