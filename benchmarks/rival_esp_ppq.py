@@ -18,7 +18,7 @@ import onnx_ir as ir
 from rival_ort import LEVELS, PAIRS, Array, Ranking, Sick, constants_of, grid_key
 
 from qbench.backends import EnvironmentMaker
-from qbench.graph import constant_value, grid_of, is_constant, save_model
+from qbench.graph import constant_value, is_constant, node_qparams, save_model
 from qbench.numerics import QParams, dequantize
 
 ESP_PPQ = ("esp-ppq layerwise", "esp-ppq graphwise")
@@ -97,7 +97,7 @@ def _grids(model: ir.Model) -> dict[str, list[QParams]]:
     """Levels → the grids of their Q and DQs."""
     found: dict[str, list[QParams]] = {}
     for node in model.graph:
-        grid = grid_of(node) if node.op_type in PAIRS and not is_constant(node.inputs[0]) else None
+        grid = node_qparams(node) if node.op_type in PAIRS and not is_constant(node.inputs[0]) else None
         if grid is not None:
             levels = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
             assert levels is not None
@@ -109,7 +109,7 @@ def _parameters(model: ir.Model) -> dict[str, Array]:
     """Name of the constant levels, as in the right graph → real numbers."""
     found = {}
     for key, node in constants_of(model).items():
-        levels, grid = constant_value(node.inputs[0]), grid_of(node)
+        levels, grid = constant_value(node.inputs[0]), node_qparams(node)
         assert levels is not None
         assert grid is not None
         found[key.split("_for_")[0]] = dequantize(levels, grid)

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnxruntime.quantization import CalibrationDataReader
 from onnxruntime.quantization import qdq_loss_debug as debug
 
-from qbench.graph import clip_of_levels, constant_value, grid_of, is_constant, node_key, save_model
+from qbench.graph import clip_of_codes, constant_value, is_constant, node_key, node_qparams, save_model
 from qbench.numerics import QParams
 
 Array = npt.NDArray[Any]
@@ -127,7 +127,7 @@ def _pairs(model: ir.Model) -> list[_Pair]:
         source = node.inputs[0] if node.inputs else None
         if node.op_type != "QuantizeLinear" or source is None or is_constant(source):
             continue
-        clip = clip_of_levels(node)
+        clip = clip_of_codes(node)
         levels, makers = (node if clip is None else clip).outputs[0], _makers(source)
         readers = [reader for reader, _ in levels.uses() if reader.op_type == "DequantizeLinear"]
         odd = [one for one in readers if not _agrees(node, one)]
@@ -144,7 +144,7 @@ def _pairs(model: ir.Model) -> list[_Pair]:
 
 
 def _agrees(quantize: ir.Node, other: ir.Node) -> bool:
-    pair = [grid_of(quantize), grid_of(other)]
+    pair = [node_qparams(quantize), node_qparams(other)]
     return None not in pair and len({grid_key(grid) for grid in pair if grid is not None}) == 1
 
 

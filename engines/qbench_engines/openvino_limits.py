@@ -27,11 +27,11 @@ from qbench.graph import (
     Form,
     constant_value,
     form_of,
-    grid_of,
     input_at,
     int_attribute,
     ints_attribute,
     node_key,
+    node_qparams,
     op_spec,
 )
 from qbench.numerics import dequantize
@@ -159,7 +159,7 @@ def _gaps(graph: ir.Graph) -> Nodes:
 
 def _is_per_channel(weight: ir.Value | None) -> bool:
     maker = None if weight is None else weight.producer()
-    qparams = grid_of(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
+    qparams = node_qparams(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
     return qparams is not None and np.size(qparams.scale) > 1
 
 
@@ -167,7 +167,7 @@ def _of_unsigned(node: ir.Node) -> bool:
     """Whether the data are uint8 codes that count from 0."""
     data = input_at(node, 0)
     maker = None if data is None else data.producer()
-    qparams = grid_of(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
+    qparams = node_qparams(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
     return qparams is not None and qparams.qtype.name == "uint8" and not np.any(qparams.zero_point)
 
 
@@ -186,7 +186,7 @@ def _factors(graph: ir.Graph) -> Nodes:
 
 
 def _is_signed(value: ir.Value) -> bool:
-    grids = [grid_of(use.node) for use in value.uses()]
+    grids = [node_qparams(use.node) for use in value.uses()]
     return any(grid is not None and grid.qtype.signed for grid in grids)
 
 
@@ -195,7 +195,7 @@ def _real_constant(value: ir.Value | None) -> "np.ndarray[Any, Any] | None":
     maker = None if value is None else value.producer()
     if maker is None or maker.op_type != "DequantizeLinear":
         return constant_value(value)
-    codes, qparams = constant_value(input_at(maker, 0)), grid_of(maker)
+    codes, qparams = constant_value(input_at(maker, 0)), node_qparams(maker)
     return None if codes is None or qparams is None else dequantize(codes, qparams)
 
 

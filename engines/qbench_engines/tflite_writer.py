@@ -31,10 +31,10 @@ from qbench.graph import (
     float_attribute,
     float_name,
     form_of,
-    grid_of,
     input_at,
     int_attribute,
     ints_attribute,
+    node_qparams,
     shapes_alone,
     word_attribute,
 )
@@ -542,7 +542,7 @@ def _dequantize(net: Network, op: Operation) -> None:
     """DEQUANTIZE; of constants their reals, by ONNX's rule."""
     stored = constant_value(op.data.value)
     if stored is not None:
-        qparams = grid_of(op.node)
+        qparams = node_qparams(op.node)
         if qparams is None:
             net.refuse("its qparams are computed")
         net.reals[str(op.out.name)] = dequantize(stored, qparams)

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from qbench.backends import Array, Closing, Executor, Feeds, in_slices
 from qbench.diagnosis.unit_runs import exact_backend
 from qbench.diagnosis.units import TIE_WIDTH, QuantizedUnit
-from qbench.graph import grid_of, own_copy
+from qbench.graph import node_qparams, own_copy
 from qbench.numerics import QParams
 
 # An engine that declares rationals computes in floats. Its result for a value t before rounding may be any code that
@@ -216,7 +216,7 @@ def _grid_behind(value: ir.Value) -> QParams | None:
     maker = value.producer()
     while maker is not None and maker.op_type in _MOVING and maker.inputs[0] is not None:
         maker = maker.inputs[0].producer()
-    return grid_of(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
+    return node_qparams(maker) if maker is not None and maker.op_type == "DequantizeLinear" else None
 
 
 def _is_power_of_two(scale: npt.NDArray[np.floating[Any]]) -> bool:

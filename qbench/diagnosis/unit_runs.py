@@ -25,7 +25,7 @@ from qbench.diagnosis.engine.client import UnitSession
 from qbench.diagnosis.target import FOLDED, Target
 from qbench.diagnosis.units import QuantizedUnit, levels_without_unit, quantized_units, real_units
 from qbench.errors import QbenchError
-from qbench.graph import constant_value, grid_of, is_constant, node_key, producer, values_by_name, with_shapes
+from qbench.graph import constant_value, is_constant, node_key, node_qparams, producer, values_by_name, with_shapes
 from qbench.judging import Unaligned
 from qbench.numerics import AddScheme, Arithmetic, QParams, quantize
 
@@ -141,7 +141,7 @@ def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QPara
             maker = producer(value)
             if maker is None or maker.op_type != "DequantizeLinear" or not is_constant(maker.inputs[0]):
                 continue
-            grid, levels = grid_of(maker), constant_value(maker.inputs[0])
+            grid, levels = node_qparams(maker), constant_value(maker.inputs[0])
             if grid is None or levels is None:
                 raise LookupError(f"the quantization parameters of '{value.name if value else place}' are not known")
             found[node_key(node), place] = (grid, _dequantized(levels, grid))

@@ -11,12 +11,12 @@ import onnx_ir as ir
 from qbench.backends import Array
 from qbench.graph import (
     PRODUCTS,
-    clip_of_levels,
+    clip_of_codes,
     constant_value,
-    grid_of,
     input_at,
     is_constant,
     node_key,
+    node_qparams,
     only_consumer,
     origin_of,
     with_shapes,
@@ -293,7 +293,7 @@ def _has_rounded_weight(node: ir.Node) -> bool:
         return False
     makers = [None if value is None else value.producer() for value in node.inputs[:2]]
     pairs = [one for one in makers if one is not None and one.op_type == "DequantizeLinear"]
-    static = [one for one in pairs if grid_of(one) is not None]
+    static = [one for one in pairs if node_qparams(one) is not None]
     return any(is_constant(one.inputs[0]) for one in static) and len(static) < len(makers)
 
 
@@ -324,17 +324,17 @@ def _real_unit(model: ir.Model, output: ir.Value, borders: set[ir.Value]) -> Qua
 def _on_one_grid(node: ir.Node) -> bool:
     if node.op_type != "QuantizeLinear" or is_constant(node.inputs[0]):
         return False
-    grid = grid_of(node)
+    grid = node_qparams(node)
     return grid is not None and grid.axis is None and grid.qtype.bits <= _MOST_BITS
 
 
 def _levels(quantizer: ir.Node) -> ir.Value:
-    clip = clip_of_levels(quantizer)
+    clip = clip_of_codes(quantizer)
     return (quantizer if clip is None else clip).outputs[0]
 
 
 def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> QuantizedUnit | None:
-    grid, levels, source = grid_of(quantizer), _levels(quantizer), quantizer.inputs[0]
+    grid, levels, source = node_qparams(quantizer), _levels(quantizer), quantizer.inputs[0]
     assert grid is not None
     assert source is not None
     feeds, between = _between(model, levels, borders)
@@ -381,7 +381,7 @@ def _first_real(value: ir.Value) -> str:
 def _is_clip_of_reals(node: ir.Node) -> bool:
     """Whether ``node`` is a Clip of real numbers, not of quantized values."""
     maker = None if node.inputs[0] is None else node.inputs[0].producer()
-    return node.op_type == "Clip" and (maker is None or clip_of_levels(maker) is not node)
+    return node.op_type == "Clip" and (maker is None or clip_of_codes(maker) is not node)
 
 
 def _extracted(model: ir.Model, feeds: list[ir.Value], result: ir.Value) -> ir.Model | None:
@@ -438,7 +438,7 @@ def _end(clip: ir.Node, index: int) -> float | None:
 
 def _grid_ends(quantizer: ir.Node, grid: QParams) -> tuple[int, int]:
     """The least and the largest quantized value: those of the type, or of the Clip after the quantizer."""
-    clip = clip_of_levels(quantizer)
+    clip = clip_of_codes(quantizer)
     low, high = (-_ENDLESS, _ENDLESS) if clip is None else (_end(clip, 1), _end(clip, 2))
     assert low is not None
     assert high is not None

@@ -13,7 +13,7 @@ from qbench.errors import InputError, QbenchError
 from qbench.evaluation.artifacts import WatchedExecutor, prepare_runners
 from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import OutputSteps, steps_of
-from qbench.graph import clip_of_levels, is_qdq, node_key, origin_of
+from qbench.graph import clip_of_codes, is_qdq, node_key, origin_of
 from qbench.judging import Compared, FirstNode, holds
 from qbench.metrics import Differences, count_differences, unequal
 from qbench.subjects import BATCH, Samples
@@ -73,7 +73,7 @@ def _integers(model: ir.Model) -> Iterator[tuple[str, str]]:
             continue
         codes = node.outputs[0]
         is_integer = codes.dtype is not None and codes.dtype.name in _INTEGER_TYPES
-        if (is_qdq(node) or is_integer) and not clip_of_levels(node):
+        if (is_qdq(node) or is_integer) and not clip_of_codes(node):
             yield str(codes.name), _origin(node)
 
 

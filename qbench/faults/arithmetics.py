@@ -10,13 +10,13 @@ from qbench.faults.fault import (
     ArithmeticFault,
     Fault,
     Story,
-    grid_in_front,
     has_weight,
     is_binary,
     is_requantized,
     of_type,
-    reads_levels,
-    weight_levels,
+    qparams_in_front,
+    reads_codes,
+    weight_codes,
 )
 from qbench.judging import Cause
 from qbench.numerics import (
@@ -39,28 +39,28 @@ _FEW_BITS = 7
 
 
 def _is_product(node: ir.Node) -> bool:
-    return has_weight(node) and is_requantized(node) and reads_levels(node, 0)
+    return has_weight(node) and is_requantized(node) and reads_codes(node, 0)
 
 
 def _can_saturate_pairs(node: ir.Node) -> bool:
-    """Whether two products of the highest level may exceed 16 bits: unsigned levels, a dense sum, large weights."""
-    grid = grid_in_front(node, 0)
-    if not _is_product(node) or grid is None or grid.qmin < 0:
+    """Whether two products of the highest code may exceed 16 bits: unsigned codes, a dense sum, large weights."""
+    qparams = qparams_in_front(node, 0)
+    if not _is_product(node) or qparams is None or qparams.qmin < 0:
         return False
-    levels = np.abs(weight_levels(node).astype(np.int64))
-    dense = levels.ndim < 3 or levels.shape[1] > 1
-    return dense and int(levels.max()) * 2 * grid.qmax > np.iinfo(np.int16).max
+    codes = np.abs(weight_codes(node).astype(np.int64))
+    dense = codes.ndim < 3 or codes.shape[1] > 1
+    return dense and int(codes.max()) * 2 * qparams.qmax > np.iinfo(np.int16).max
 
 
 def _can_leave_16_bits(node: ir.Node) -> bool:
     """Whether the largest sum that weights allow leaves 16 bits."""
     if not _is_product(node):
         return False
-    return int(np.abs(weight_levels(node).astype(np.int64)).sum()) * 128 > np.iinfo(np.int16).max
+    return int(np.abs(weight_codes(node).astype(np.int64)).sum()) * 128 > np.iinfo(np.int16).max
 
 
 def _is_mean(node: ir.Node) -> bool:
-    return node.op_type in {"GlobalAveragePool", "AveragePool", "ReduceMean"} and reads_levels(node, 0)
+    return node.op_type in {"GlobalAveragePool", "AveragePool", "ReduceMean"} and reads_codes(node, 0)
 
 
 def _rounding(rounding: Rounding) -> Callable[[Arithmetic], Arithmetic]:
@@ -119,14 +119,14 @@ FAULTS = (
     Fault(
         "truncated",
         "Results are cut off in place of rounded.",
-        Story("sgl-project/sglang-jax#1598", "A cast to int8 without rounding left half of the levels one too low."),
+        Story("sgl-project/sglang-jax#1598", "A cast to int8 without rounding left half of the codes one too low."),
         ArithmeticFault(_rounding(Rounding.FLOOR)),
         _is_product,
         (Cause.ROUNDING,),
     ),
     Fault(
         "rounded-twice",
-        "A product is rounded at 31 bits and once more to the level.",
+        "A product is rounded at 31 bits and once more to the code.",
         Story("tensorflow/tensorflow#25087", "Two roundings in a row gave 12 where the real number rounds to 11."),
         ArithmeticFault(_twice),
         _is_product,
@@ -189,7 +189,7 @@ FAULTS = (
     ),
     Fault(
         "add-rounds-each-operand",
-        "A sum brings each operand to the result's grid by itself, and rounds it there.",
+        "A sum requantizes each operand to the result's qparams by itself, with a rounding of its own.",
         Story("pytorch/pytorch#37343", "One backend's quantized add is a step off where another's is right."),
         ArithmeticFault(lambda arithmetic: replace(arithmetic, adding=Adding(scheme=AddScheme.EACH))),
         of_type("Add", also=is_binary),

@@ -10,10 +10,10 @@ from qbench.faults.fault import (
     Random,
     Stage,
     Story,
-    grid_behind,
-    grid_in_front,
     has_bias,
-    put_levels,
+    put_codes,
+    qparams_behind,
+    qparams_in_front,
     stored,
 )
 from qbench.judging import Cause
@@ -22,13 +22,13 @@ _INT16, _INT32 = np.iinfo(np.int16), np.iinfo(np.int32)
 
 
 def _bias(node: ir.Node) -> Array:
-    levels = stored(node, 2)
-    assert levels is not None
-    return levels
+    codes = stored(node, 2)
+    assert codes is not None
+    return codes
 
 
-def _put(node: ir.Node, levels: Array) -> None:
-    put_levels(node, 2, np.clip(np.rint(levels), _INT32.min, _INT32.max).astype(np.int32))
+def _put(node: ir.Node, codes: Array) -> None:
+    put_codes(node, 2, np.clip(np.rint(codes), _INT32.min, _INT32.max).astype(np.int32))
 
 
 def _differs(node: ir.Node) -> bool:
@@ -41,7 +41,7 @@ def _exceeds_int16(node: ir.Node) -> bool:
 
 def _is_rescaled(node: ir.Node) -> bool:
     """Whether the scale of the result is static and not that of the operand."""
-    before, behind = grid_in_front(node, 0), grid_behind(node)
+    before, behind = qparams_in_front(node, 0), qparams_behind(node)
     return has_bias(node) and before is not None and behind is not None and before.scale != behind.scale
 
 
@@ -58,7 +58,7 @@ def _shared(node: ir.Node, _: Random) -> None:
 
 
 def _at_output_scale(node: ir.Node, _: Random) -> None:
-    before, behind = grid_in_front(node, 0), grid_behind(node)
+    before, behind = qparams_in_front(node, 0), qparams_behind(node)
     assert before is not None
     assert behind is not None
     _put(node, _bias(node).astype(np.float64) * float(before.scale) / float(behind.scale))
@@ -74,7 +74,7 @@ def _saturated(node: ir.Node, _: Random) -> None:
 
 
 def _eight_bits(node: ir.Node, _: Random) -> None:
-    """On a grid of 8 bits of its own, whose step is a power of two."""
+    """With 8 bits and a scale of its own, a power of two."""
     step = np.exp2(np.ceil(np.log2(max(float(np.abs(_bias(node).astype(np.float64)).max()) / 127, 1.0))))
     _put(node, np.rint(_bias(node) / step) * step)
 
@@ -120,7 +120,7 @@ FAULTS = (
     ),
     Fault(
         "bias-shared-between-layers",
-        "A bias that several layers share has the levels of only one of them.",
+        "A bias that several layers share has the codes of only one of them.",
         Story(
             "onnxruntime/onnxruntime-qnn#739",
             "Four convolutions shared one bias, whose scale was right for the first alone.",

@@ -14,13 +14,13 @@ from qbench.faults import (
     operands,
     profiles,
     values,
-    weight_grids,
+    weight_qparams,
     weights,
     windows,
 )
 from qbench.faults.fault import Fault, Story
 
-_FILES = (kernels, windows, weight_grids, weights, biases, operands, limits, values, memory, arithmetics, profiles)
+_FILES = (kernels, windows, weight_qparams, weights, biases, operands, limits, values, memory, arithmetics, profiles)
 _SINGLE: Mapping[str, Fault] = MappingProxyType({fault.name: fault for file in _FILES for fault in file.FAULTS})
 
 

@@ -14,11 +14,11 @@ from qbench.calibration import Profile, Statistics
 from qbench.graph import (
     PRODUCTS,
     constant_value,
-    grid_of,
     input_at,
     int_attribute,
     ints_attribute,
     node_key,
+    node_qparams,
     only_consumer,
     weight_channel_axis,
 )
@@ -26,9 +26,9 @@ from qbench.interpreter import KernelFunction
 from qbench.judging import Cause
 from qbench.numerics import Arithmetic, QParams
 
-# Questions about a float operator between grids, and new constants in front of it: what edits of a graph need.
+# Questions about a float operator between quantized values, and new constants before it: edits of a graph need both.
 #
-# levels ─DequantizeLinear─ operator ─(Relu | Clip)─ QuantizeLinear─(Clip)─ levels
+# codes ─DequantizeLinear─ operator ─(Relu | Clip)─ QuantizeLinear─(Clip)─ codes
 
 Array = npt.NDArray[Any]
 Fits = Callable[[ir.Node], bool]
@@ -64,14 +64,14 @@ def pair_in_front(node: ir.Node, index: int) -> ir.Node | None:
     return maker if maker is not None and maker.op_type == "DequantizeLinear" else None
 
 
-def grid_in_front(node: ir.Node, index: int) -> QParams | None:
-    """The static grid of input ``index``."""
+def qparams_in_front(node: ir.Node, index: int) -> QParams | None:
+    """The static qparams of input ``index``."""
     pair = pair_in_front(node, index)
-    return None if pair is None else grid_of(pair)
+    return None if pair is None else node_qparams(pair)
 
 
 def stored(node: ir.Node, index: int) -> Array | None:
-    """The constant levels behind the pair at input ``index``."""
+    """The constant codes behind the pair at input ``index``."""
     pair = pair_in_front(node, index)
     return None if pair is None else constant_value(pair.inputs[0])
 
@@ -84,39 +84,39 @@ def quantizer_behind(node: ir.Node) -> ir.Node | None:
     return reader if reader is not None and reader.op_type == "QuantizeLinear" else None
 
 
-def grid_behind(node: ir.Node) -> QParams | None:
-    """The grid of the result."""
+def qparams_behind(node: ir.Node) -> QParams | None:
+    """The qparams of the result."""
     quantizer = quantizer_behind(node)
-    return None if quantizer is None else grid_of(quantizer)
+    return None if quantizer is None else node_qparams(quantizer)
 
 
 def is_requantized(node: ir.Node) -> bool:
-    """Whether the result goes to one static grid of 8 bits."""
-    grid = grid_behind(node)
-    return grid is not None and grid.axis is None and grid.qtype.bits == 8
+    """Whether the result is quantized to 8 bits, per tensor, by static qparams."""
+    qparams = qparams_behind(node)
+    return qparams is not None and qparams.axis is None and qparams.qtype.bits == 8
 
 
 def has_weight(node: ir.Node) -> bool:
-    """Whether it sums products with constant levels of 8 bits or fewer."""
-    levels = stored(node, 1) if node.op_type in PRODUCTS else None
-    return levels is not None and levels.dtype.itemsize == 1
+    """Whether it sums products with constant codes of 8 bits or fewer."""
+    codes = stored(node, 1) if node.op_type in PRODUCTS else None
+    return codes is not None and codes.dtype.itemsize == 1
 
 
 def has_bias(node: ir.Node) -> bool:
     """Whether it has a bias of int32 that is not zero throughout."""
-    levels = stored(node, 2) if has_weight(node) else None
-    return levels is not None and levels.dtype == np.int32 and bool(np.any(levels))
+    codes = stored(node, 2) if has_weight(node) else None
+    return codes is not None and codes.dtype == np.int32 and bool(np.any(codes))
 
 
-def reads_levels(node: ir.Node, index: int) -> bool:
-    """Whether input ``index`` is computed and comes from one grid of 8 bits."""
-    grid = grid_in_front(node, index)
-    return stored(node, index) is None and grid is not None and grid.axis is None and grid.qtype.bits == 8
+def reads_codes(node: ir.Node, index: int) -> bool:
+    """Whether input ``index`` is computed and quantized to 8 bits, per tensor."""
+    qparams = qparams_in_front(node, index)
+    return stored(node, index) is None and qparams is not None and qparams.axis is None and qparams.qtype.bits == 8
 
 
 def is_binary(node: ir.Node) -> bool:
-    """Whether its two operands and its result are computed values on grids of 8 bits."""
-    return reads_levels(node, 0) and reads_levels(node, 1) and is_requantized(node)
+    """Whether its two operands and its result are computed values of 8 bits, per tensor."""
+    return reads_codes(node, 0) and reads_codes(node, 1) and is_requantized(node)
 
 
 def shape_of(value: ir.Value | None) -> tuple[int | None, ...]:
@@ -129,8 +129,8 @@ def shape_of(value: ir.Value | None) -> tuple[int | None, ...]:
 def window_of(node: ir.Node) -> tuple[int, ...]:
     """The kernel's height and width, from its attribute or its weight."""
     given = ints_attribute(node, "kernel_shape")
-    levels = None if given else stored(node, 1)
-    return given if levels is None else tuple(levels.shape[2:])
+    codes = None if given else stored(node, 1)
+    return given if codes is None else tuple(codes.shape[2:])
 
 
 def pads_of(node: ir.Node) -> tuple[int, ...]:
@@ -157,11 +157,11 @@ def put_constant(node: ir.Node, index: int, array: Array) -> None:
     node.replace_input_with(index, value)
 
 
-def put_levels(node: ir.Node, index: int, levels: Array) -> None:
-    """Other constant levels behind the pair at input ``index``."""
+def put_codes(node: ir.Node, index: int, codes: Array) -> None:
+    """Other constant codes behind the pair at input ``index``."""
     pair = pair_in_front(node, index)
     assert pair is not None
-    put_constant(pair, 0, levels)
+    put_constant(pair, 0, codes)
 
 
 def put_scales(pair: ir.Node, scales: Array) -> None:
@@ -181,24 +181,24 @@ def put_ints(node: ir.Node, name: str, values: Sequence[int]) -> None:
     node.attributes[name] = ir.AttrInt64s(name, [int(value) for value in values])
 
 
-# Which way a weight lies: its levels, and the axis of its output channels.
+# Which way a weight lies: its codes, and the axis of its output channels.
 
 
-def weight_levels(node: ir.Node) -> Array:
-    """The constant levels of its weight, as ONNX stores them."""
-    levels = stored(node, 1)
-    assert levels is not None
-    return levels
+def weight_codes(node: ir.Node) -> Array:
+    """The constant codes of its weight, as ONNX stores them."""
+    codes = stored(node, 1)
+    assert codes is not None
+    return codes
 
 
 def channel_axis(node: ir.Node) -> int:
     """The axis of the weight that runs over output channels; 0 where none does."""
-    return weight_channel_axis(node, weight_levels(node).ndim) or 0
+    return weight_channel_axis(node, weight_codes(node).ndim) or 0
 
 
 def has_channels(node: ir.Node) -> bool:
     """Whether it has a weight of several output channels."""
-    return has_weight(node) and weight_levels(node).ndim > 1 and weight_levels(node).shape[channel_axis(node)] > 1
+    return has_weight(node) and weight_codes(node).ndim > 1 and weight_codes(node).shape[channel_axis(node)] > 1
 
 
 # A kernel that a fault wraps: its node, its correct run, and the means to compile its node in another way.

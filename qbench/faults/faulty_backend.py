@@ -237,7 +237,7 @@ class FaultyWork(SubjectArtifacts):
 def faulty_profile(profile: Profile, model: ir.Model, placed: Placed) -> Profile:
     """``profile`` with the fault at those of its sites that ``model``, the float graph, has.
 
-    What an operator's grid is taken from is its result, or that of the Relu or Clip behind; both get the fault.
+    What an operator's qparams is taken from is its result, or that of the Relu or Clip behind; both get the fault.
     """
     injection = placed.fault.injection
     assert isinstance(injection, ProfileFault)

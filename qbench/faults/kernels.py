@@ -16,7 +16,7 @@ from qbench.faults.fault import (
     has_weight,
     is_requantized,
     of_type,
-    reads_levels,
+    reads_codes,
     shape_of,
     window_of,
 )
@@ -50,7 +50,7 @@ def _has_remainder(node: ir.Node) -> bool:
     sizes = shape_of(node.outputs[0])[1:]
     return (
         is_requantized(node)
-        and reads_levels(node, 0)
+        and reads_codes(node, 0)
         and all(size is not None for size in sizes)
         and int(np.prod([size or 0 for size in sizes])) % _WIDTH > 0
     )

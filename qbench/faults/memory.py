@@ -18,14 +18,14 @@ from qbench.faults.fault import (
     is_binary,
     is_requantized,
     of_type,
-    reads_levels,
+    reads_codes,
 )
 from qbench.interpreter import KernelFunction
 from qbench.judging import Cause
 
 
 def _computes(node: ir.Node) -> bool:
-    return is_requantized(node) and reads_levels(node, 0) and node.op_type not in MOVERS
+    return is_requantized(node) and reads_codes(node, 0) and node.op_type not in MOVERS
 
 
 def _first_for_all(kernel: Kernel, _: Random) -> KernelFunction:
@@ -48,7 +48,7 @@ def _half_of_previous(kernel: Kernel, _: Random) -> KernelFunction:
 
 def _overwritten(kernel: Kernel, _: Random) -> KernelFunction:
     """The second half of the first operand holds the second operand already."""
-    index = 3 if len(kernel.node.inputs) > 2 else 1  # behind scale and zero point where it reads levels
+    index = 3 if len(kernel.node.inputs) > 2 else 1  # behind scale and zero point where it reads codes
 
     def early(inputs: Sequence[Array | None]) -> Sequence[Array]:
         first, other = inputs[0], inputs[index]
@@ -62,7 +62,7 @@ def _overwritten(kernel: Kernel, _: Random) -> KernelFunction:
 
 
 def _race(kernel: Kernel, random: Random) -> KernelFunction:
-    """One element of every result is what another thread left there: any level."""
+    """One element of every result is what another thread left there: any code."""
 
     def lost(array: Array) -> Array:
         flat = np.array(array, order="C").reshape(-1)
@@ -109,7 +109,7 @@ FAULTS = (
     ),
     Fault(
         "thread-race",
-        "One random element of every run is any level.",
+        "One random element of every run is any code.",
         Story("kblomdahl/dream-go#8", "Memory went back to its pool before asynchronous int8 work was done with it."),
         KernelFault(_race),
         _computes,

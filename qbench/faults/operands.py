@@ -9,25 +9,25 @@ from qbench.faults.fault import (
     GraphEdit,
     Random,
     Story,
-    grid_behind,
-    grid_in_front,
     has_weight,
     is_requantized,
     of_type,
     pair_in_front,
     put_constant,
     put_point,
+    qparams_behind,
+    qparams_in_front,
     quantizer_behind,
-    reads_levels,
+    reads_codes,
 )
 from qbench.graph import constant_value, float_attribute
 from qbench.judging import Cause
 
 
 def _differ(node: ir.Node, one: int, other: int) -> bool:
-    if not (reads_levels(node, one) and reads_levels(node, other)):
+    if not (reads_codes(node, one) and reads_codes(node, other)):
         return False
-    first, second = grid_in_front(node, one), grid_in_front(node, other)
+    first, second = qparams_in_front(node, one), qparams_in_front(node, other)
     return (
         first is not None
         and second is not None
@@ -52,16 +52,16 @@ def _is_sub(node: ir.Node) -> bool:
 
 
 def _has_point(node: ir.Node) -> bool:
-    grid = grid_in_front(node, 0) if has_weight(node) and reads_levels(node, 0) else None
-    return grid is not None and int(np.asarray(grid.zero_point)) != 0
+    qparams = qparams_in_front(node, 0) if has_weight(node) and reads_codes(node, 0) else None
+    return qparams is not None and int(np.asarray(qparams.zero_point)) != 0
 
 
 def _can_move_point(node: ir.Node) -> bool:
-    grid = grid_behind(node) if is_requantized(node) and node.op_type not in MOVERS else None
-    return grid is not None and reads_levels(node, 0) and int(np.asarray(grid.zero_point)) < grid.qmax
+    qparams = qparams_behind(node) if is_requantized(node) and node.op_type not in MOVERS else None
+    return qparams is not None and reads_codes(node, 0) and int(np.asarray(qparams.zero_point)) < qparams.qmax
 
 
-def _copy_grid(node: ir.Node, source: int, to: int) -> None:
+def _copy_qparams(node: ir.Node, source: int, to: int) -> None:
     pair, other = pair_in_front(node, source), pair_in_front(node, to)
     assert pair is not None
     assert other is not None
@@ -71,15 +71,15 @@ def _copy_grid(node: ir.Node, source: int, to: int) -> None:
         put_constant(other, index, array)
 
 
-def _one_grid(node: ir.Node, _: Random) -> None:
-    """Levels of the second operand are read on the first one's grid."""
-    _copy_grid(node, 0, 1)
+def _first_for_second(node: ir.Node, _: Random) -> None:
+    """Codes of the second operand are read with the first one's qparams."""
+    _copy_qparams(node, 0, 1)
 
 
-def _first_grid(node: ir.Node, _: Random) -> None:
+def _first_for_all(node: ir.Node, _: Random) -> None:
     for index in range(1, len(node.inputs)):
-        if reads_levels(node, index):
-            _copy_grid(node, 0, index)
+        if reads_codes(node, index):
+            _copy_qparams(node, 0, index)
 
 
 def _swapped(node: ir.Node, _: Random) -> None:
@@ -95,10 +95,10 @@ def _no_point(node: ir.Node, _: Random) -> None:
 
 
 def _next_point(node: ir.Node, _: Random) -> None:
-    quantizer, grid = quantizer_behind(node), grid_behind(node)
+    quantizer, qparams = quantizer_behind(node), qparams_behind(node)
     assert quantizer is not None
-    assert grid is not None
-    put_point(quantizer, int(np.asarray(grid.zero_point)) + 1)
+    assert qparams is not None
+    put_point(quantizer, int(np.asarray(qparams.zero_point)) + 1)
 
 
 def _other_slope(node: ir.Node, _: Random) -> None:
@@ -108,17 +108,17 @@ def _other_slope(node: ir.Node, _: Random) -> None:
 FAULTS = (
     Fault(
         "residual-operand-unscaled",
-        "A sum reads its second operand on the first one's grid.",
+        "A sum reads its second operand with the first one's qparams.",
         Story("apache/mxnet#21041", "Of two operands of different types only one was brought to the common scale."),
-        GraphEdit(_one_grid),
+        GraphEdit(_first_for_second),
         _is_uneven_add,
         (Cause.WRONG_SCALE,),
     ),
     Fault(
         "concat-without-rescale",
-        "A concatenation copies levels as they are, on the first operand's grid.",
+        "A concatenation copies codes as they are, with the first operand's qparams.",
         Story("pytorch/pytorch#46604", "Concatenating quantized tensors kept the first one's scale and zero point."),
-        GraphEdit(_first_grid),
+        GraphEdit(_first_for_all),
         _is_uneven_concat,
         (Cause.WRONG_SCALE,),
     ),
@@ -140,7 +140,7 @@ FAULTS = (
     ),
     Fault(
         "output-zero-point-off-by-one",
-        "Every level of a result is one too high.",
+        "Every code of a result is one too high.",
         Story("tenstorrent/tt-metal#26414", "Quantizing to 8 bits was off by exactly one on half of the elements."),
         GraphEdit(_next_point),
         _can_move_point,
@@ -150,7 +150,8 @@ FAULTS = (
         "leaky-relu-slope-of-other-sign",
         "Negative numbers are multiplied by the slope with the other sign.",
         Story(
-            "tensorflow/tensorflow#37279", "The quantized leaky ReLU was wrong below zero unless both grids were one."
+            "tensorflow/tensorflow#37279",
+            "The quantized leaky ReLU was wrong below zero unless both sides had the same qparams.",
         ),
         GraphEdit(_other_slope),
         of_type("LeakyRelu", also=is_requantized),

@@ -75,7 +75,7 @@ def _with_outlier(profile: Profile, name: str, random: Random) -> Statistics:
 
 
 def _fits(node: ir.Node) -> bool:
-    return is_requantized(node) and not op_spec(node).moved  # what moves numbers keeps the grid in front
+    return is_requantized(node) and not op_spec(node).moved  # what moves numbers keeps the qparams of its operand
 
 
 FAULTS = (

@@ -1,4 +1,4 @@
-"""Faults of single levels: casts that wrap, tables that are off or coarse, ends of the grid that behave otherwise."""
+"""Faults of single codes: casts that wrap, tables that are off or coarse, wrong lowest and highest codes."""
 
 from collections.abc import Sequence
 
@@ -14,13 +14,13 @@ from qbench.faults.fault import (
     Story,
     changed,
     fed,
-    grid_behind,
     has_weight,
     is_binary,
     is_requantized,
     of_type,
+    qparams_behind,
     quantizer_behind,
-    reads_levels,
+    reads_codes,
 )
 from qbench.interpreter import KernelFunction
 from qbench.judging import Cause
@@ -39,16 +39,16 @@ def _is_product(node: ir.Node) -> bool:
 
 
 def _is_unary(node: ir.Node) -> bool:
-    return reads_levels(node, 0) and is_requantized(node)
+    return reads_codes(node, 0) and is_requantized(node)
 
 
 def _has_point_off_zero(node: ir.Node) -> bool:
-    grid = grid_behind(node) if is_requantized(node) and reads_levels(node, 0) else None
-    return grid is not None and int(np.asarray(grid.zero_point)) != 0
+    qparams = qparams_behind(node) if is_requantized(node) and reads_codes(node, 0) else None
+    return qparams is not None and int(np.asarray(qparams.zero_point)) != 0
 
 
 def _ends(array: Array) -> tuple[int, int]:
-    """The lowest and highest level of its type; of reals any."""
+    """The lowest and highest code of its type; of reals any."""
     if array.dtype.kind == "f":
         return -(2**31), 2**31
     found = np.iinfo(array.dtype)
@@ -66,14 +66,14 @@ def _wraps(kernel: Kernel, _: Random) -> KernelFunction:
     point = None if index is None else kernel.node.inputs[index]
     if index is None or point is None or point.const_value is None:
         return kernel.run
-    level = np.asarray(point.const_value.numpy())
-    wide = kernel.with_constant(index, level.astype(np.int16))
-    low = int(np.iinfo(level.dtype).min)
-    keeps_low = int(level.reshape(-1)[0]) == low
+    code = np.asarray(point.const_value.numpy())
+    wide = kernel.with_constant(index, code.astype(np.int16))
+    low = int(np.iinfo(code.dtype).min)
+    keeps_low = int(code.reshape(-1)[0]) == low
 
     def cut(array: Array) -> Array:
-        levels = np.maximum(array, low) if keeps_low else array
-        return np.asarray(levels.astype(np.int64).astype(level.dtype))
+        codes = np.maximum(array, low) if keeps_low else array
+        return np.asarray(codes.astype(np.int64).astype(code.dtype))
 
     return changed(wide, cut)
 
@@ -92,7 +92,7 @@ def _wraps_at_one(kernel: Kernel, _: Random) -> KernelFunction:
 
 
 def _negated(kernel: Kernel, _: Random) -> KernelFunction:
-    """The second operand is negated in 8 bits, where the lowest level has no opposite: it counts as the highest."""
+    """The second operand is negated in 8 bits, where the lowest code has no opposite: it counts as the highest."""
     index = 3 if len(kernel.node.inputs) > 2 else 1
 
     def run(inputs: Sequence[Array | None]) -> Sequence[Array]:
@@ -115,7 +115,7 @@ def _no_lowest(kernel: Kernel, _: Random) -> KernelFunction:
 
 
 def _tail_without_point(kernel: Kernel, random: Random) -> KernelFunction:
-    """Behind the last full vector the zero point is added once more or less: here every level is a step off."""
+    """Behind the last full vector the zero point is added once more or less: here every code is a step off."""
     by = int(random.choice((-1, 1)))
 
     def off(array: Array) -> Array:
@@ -131,7 +131,7 @@ def _tail_without_point(kernel: Kernel, random: Random) -> KernelFunction:
 FAULTS = (
     Fault(
         "cast-wraps",
-        "Results beyond the grid wrap around in place of saturating.",
+        "Results beyond the range of codes wrap around in place of saturating.",
         Story("huggingface/sentence-transformers#3847", "Numbers outside the calibrated range wrapped when cast."),
         KernelFault(_wraps),
         _is_product,
@@ -140,14 +140,14 @@ FAULTS = (
     Fault(
         "table-off-by-one",
         "A function of one value reads its table one entry too far.",
-        Story("pytorch/executorch#18873", "Part of a sigmoid's table was shifted by one, as its levels were 255."),
+        Story("pytorch/executorch#18873", "Part of a sigmoid's table was shifted by one, as its codes were 255."),
         KernelFault(lambda kernel, _: fed(kernel.run, lambda array: _shifted(array, 1))),
         of_type(*_TABLES, also=_is_unary),
         (Cause.TABLE,),
     ),
     Fault(
         "table-of-64-entries",
-        "A function's table has an entry for every fourth level.",
+        "A function's table has an entry for every fourth code.",
         Story("pytorch/glow#1033", "Quantized tanh was looked up in a table over a fixed, narrow range."),
         KernelFault(_few_entries),
         of_type(*_TABLES, also=_is_unary),
@@ -155,7 +155,7 @@ FAULTS = (
     ),
     Fault(
         "softmax-one-step-low",
-        "Every level of a softmax is one too low.",
+        "Every code of a softmax is one too low.",
         Story("microsoft/onnxruntime#14640", "Whether the step of a softmax is 1/127 or 1/128 had to be settled."),
         KernelFault(lambda kernel, _: changed(kernel.run, lambda array: _shifted(array, -1))),
         of_type("Softmax", also=_is_unary),
@@ -163,14 +163,14 @@ FAULTS = (
     ),
     Fault(
         "softmax-wraps-at-one",
-        "A certain class gets the lowest level.",
+        "A certain class gets the lowest code.",
         Story("microsoft/onnxruntime#29727", "An int8 softmax near 1 wrapped to −128, as its clamp was that of uint8."),
         KernelFault(_wraps_at_one),
         of_type("Softmax", also=_is_unary),
         (Cause.ACCUMULATOR, Cause.WRONG_KERNEL),
     ),
     Fault(
-        "lowest-level-negated",
+        "lowest-level-negated",  # stored name
         "A difference negates its second operand in 8 bits, where −128 has no opposite.",
         Story("apache/tvm#10922", "The absolute value of −128 came out as −128."),
         KernelFault(_negated),
@@ -178,8 +178,8 @@ FAULTS = (
         (Cause.ACCUMULATOR, Cause.WRONG_KERNEL),
     ),
     Fault(
-        "lowest-level-never-reached",
-        "Results stop one level above their lowest.",
+        "lowest-level-never-reached",  # stored name
+        "Results stop one code above their lowest.",
         Story("microsoft/onnxruntime#3442", "QuantizeLinear clamped at −127 where ONNX has −128."),
         KernelFault(_no_lowest),
         of_type("Conv", "Gemm", "MatMul", "Add", "Mul", "Sub", also=_is_unary),

@@ -10,16 +10,16 @@ from qbench.faults.fault import (
     Stage,
     Story,
     channel_axis,
-    grid_in_front,
     group_of,
     has_channels,
     has_weight,
     pair_in_front,
+    put_codes,
     put_constant,
-    put_levels,
     put_scales,
+    qparams_in_front,
     stored,
-    weight_levels,
+    weight_codes,
     window_of,
 )
 from qbench.graph import constant_value
@@ -29,10 +29,10 @@ from qbench.numerics import dequantize
 
 def _is_square(node: ir.Node) -> bool:
     """Whether its window, or its matrix, is as high as wide and no transpose of itself."""
-    levels = weight_levels(node) if has_weight(node) else None
-    if levels is None or levels.ndim < 2 or levels.shape[-1] != levels.shape[-2] or levels.shape[-1] == 1:
+    codes = weight_codes(node) if has_weight(node) else None
+    if codes is None or codes.ndim < 2 or codes.shape[-1] != codes.shape[-2] or codes.shape[-1] == 1:
         return False
-    return not bool(np.array_equal(levels, np.swapaxes(levels, -1, -2)))
+    return not bool(np.array_equal(codes, np.swapaxes(codes, -1, -2)))
 
 
 def _is_last(node: ir.Node) -> bool:
@@ -44,15 +44,15 @@ def _is_grouped(node: ir.Node) -> bool:
 
 
 def _has_multiples(node: ir.Node) -> bool:
-    return _is_grouped(node) and weight_levels(node).shape[0] >= 2 * group_of(node) and _is_depthwise(node)
+    return _is_grouped(node) and weight_codes(node).shape[0] >= 2 * group_of(node) and _is_depthwise(node)
 
 
 def _is_depthwise(node: ir.Node) -> bool:
-    return bool(weight_levels(node).shape[1] == 1)
+    return bool(weight_codes(node).shape[1] == 1)
 
 
 def _is_signed(node: ir.Node) -> bool:
-    return has_weight(node) and weight_levels(node).dtype == np.int8 and bool(np.any(weight_levels(node) < 0))
+    return has_weight(node) and weight_codes(node).dtype == np.int8 and bool(np.any(weight_codes(node) < 0))
 
 
 def _has_window(node: ir.Node) -> bool:
@@ -60,58 +60,58 @@ def _has_window(node: ir.Node) -> bool:
 
 
 def _transposed(node: ir.Node, _: Random) -> None:
-    put_levels(node, 1, np.swapaxes(weight_levels(node), -1, -2))
+    put_codes(node, 1, np.swapaxes(weight_codes(node), -1, -2))
 
 
 def _rolled(node: ir.Node, _: Random) -> None:
-    put_levels(node, 1, np.roll(weight_levels(node), 1, axis=channel_axis(node)))
+    put_codes(node, 1, np.roll(weight_codes(node), 1, axis=channel_axis(node)))
 
 
 def _flipped(node: ir.Node, _: Random) -> None:
-    levels = weight_levels(node)
-    put_levels(node, 1, np.flip(levels, axis=tuple(range(2, levels.ndim))))
+    codes = weight_codes(node)
+    put_codes(node, 1, np.flip(codes, axis=tuple(range(2, codes.ndim))))
 
 
 def _in_float(node: ir.Node, _: Random) -> None:
     """The weight is a constant of floats with the same values, so that no engine multiplies integers."""
-    pair, grid = pair_in_front(node, 1), grid_in_front(node, 1)
+    pair, qparams = pair_in_front(node, 1), qparams_in_front(node, 1)
     assert pair is not None
-    assert grid is not None
-    put_constant(node, 1, np.asarray(dequantize(weight_levels(node), grid), np.float32))
+    assert qparams is not None
+    put_constant(node, 1, np.asarray(dequantize(weight_codes(node), qparams), np.float32))
 
 
 def _next_group(node: ir.Node, _: Random) -> None:
-    levels = weight_levels(node)
-    put_levels(node, 1, np.roll(levels, levels.shape[0] // group_of(node), axis=0))
+    codes = weight_codes(node)
+    put_codes(node, 1, np.roll(codes, codes.shape[0] // group_of(node), axis=0))
 
 
 def _multiplier_order(node: ir.Node, _: Random) -> None:
     """Filters stand channel by channel; they are read multiple by multiple."""
-    levels, groups = weight_levels(node), group_of(node)
-    split = levels.reshape(groups, levels.shape[0] // groups, *levels.shape[1:])
-    put_levels(node, 1, np.swapaxes(split, 0, 1).reshape(levels.shape))
+    codes, groups = weight_codes(node), group_of(node)
+    split = codes.reshape(groups, codes.shape[0] // groups, *codes.shape[1:])
+    put_codes(node, 1, np.swapaxes(split, 0, 1).reshape(codes.shape))
 
 
 def _unsigned(node: ir.Node, _: Random) -> None:
-    """A negative level is read 256 higher: the same bits on an unsigned grid."""
-    levels, pair = weight_levels(node), pair_in_front(node, 1)
+    """A negative code is read 256 higher: the same bits of an unsigned type."""
+    codes, pair = weight_codes(node), pair_in_front(node, 1)
     assert pair is not None
     point = constant_value(pair.inputs[2])
     assert point is not None
     put_constant(pair, 2, point.astype(np.uint8))
-    put_levels(node, 1, levels.view(np.uint8))
+    put_codes(node, 1, codes.view(np.uint8))
 
 
 def _swapped_classes(node: ir.Node, random: Random) -> None:
     """Two outputs change places, with all that belongs to them."""
-    order = np.arange(weight_levels(node).shape[channel_axis(node)])
+    order = np.arange(weight_codes(node).shape[channel_axis(node)])
     one, other = random.permutation(len(order))[:2]
     order[[one, other]] = order[[other, one]]
     for index, axis in ((1, channel_axis(node)), (2, 0)):
-        levels, pair = stored(node, index), pair_in_front(node, index)
-        if levels is None or pair is None:
+        codes, pair = stored(node, index), pair_in_front(node, index)
+        if codes is None or pair is None:
             continue
-        put_levels(node, index, np.take(levels, order, axis=axis))
+        put_codes(node, index, np.take(codes, order, axis=axis))
         scales = constant_value(pair.inputs[1])
         if scales is not None and scales.size == len(order):
             put_scales(pair, scales[order])

@@ -10,16 +10,16 @@ from qbench.faults.fault import (
     GraphEdit,
     Random,
     Story,
-    grid_behind,
-    grid_in_front,
     has_weight,
     pads_of,
     pair_in_front,
     put_constant,
     put_ints,
     put_scales,
+    qparams_behind,
+    qparams_in_front,
     quantizer_behind,
-    reads_levels,
+    reads_codes,
     shape_of,
     window_of,
 )
@@ -30,12 +30,12 @@ _CONV = "Conv"
 
 
 def _point(node: ir.Node) -> int | None:
-    grid = grid_in_front(node, 0)
-    return None if grid is None or grid.axis is not None else int(np.asarray(grid.zero_point))
+    qparams = qparams_in_front(node, 0)
+    return None if qparams is None or qparams.axis is not None else int(np.asarray(qparams.zero_point))
 
 
 def _is_padded(node: ir.Node) -> bool:
-    return any(pads_of(node)) and reads_levels(node, 0) and word_attribute(node, "auto_pad", "NOTSET") == "NOTSET"
+    return any(pads_of(node)) and reads_codes(node, 0) and word_attribute(node, "auto_pad", "NOTSET") == "NOTSET"
 
 
 def _is_padded_conv_off_zero(node: ir.Node) -> bool:
@@ -43,8 +43,8 @@ def _is_padded_conv_off_zero(node: ir.Node) -> bool:
 
 
 def _is_padded_max_off_low(node: ir.Node) -> bool:
-    grid = grid_in_front(node, 0)
-    return node.op_type == "MaxPool" and _is_padded(node) and grid is not None and _point(node) != grid.qmin
+    qparams = qparams_in_front(node, 0)
+    return node.op_type == "MaxPool" and _is_padded(node) and qparams is not None and _point(node) != qparams.qmin
 
 
 def _is_padded_average(node: ir.Node) -> bool:
@@ -93,29 +93,29 @@ def _area(node: ir.Node) -> tuple[int, int] | None:
 
 
 def _is_global_mean(node: ir.Node) -> bool:
-    return node.op_type == "GlobalAveragePool" and _area(node) is not None and grid_behind(node) is not None
+    return node.op_type == "GlobalAveragePool" and _area(node) is not None and qparams_behind(node) is not None
 
 
 def _is_nearest(node: ir.Node) -> bool:
-    return node.op_type == "Resize" and word_attribute(node, "mode", "nearest") == "nearest" and reads_levels(node, 0)
+    return node.op_type == "Resize" and word_attribute(node, "mode", "nearest") == "nearest" and reads_codes(node, 0)
 
 
-def _pad_levels(node: ir.Node, level: int) -> None:
-    """Pads with ``level``: a Pad of quantized values before the pair; the operator itself no longer pads."""
+def _pad_with_code(node: ir.Node, code: int) -> None:
+    """Pads with ``code``: a Pad of quantized values before the pair; the operator itself no longer pads."""
     pair, pads = pair_in_front(node, 0), pads_of(node)
     assert pair is not None
-    levels, half, graph = pair.inputs[0], len(pads) // 2, node.graph
-    assert levels is not None
+    codes, half, graph = pair.inputs[0], len(pads) // 2, node.graph
+    assert codes is not None
     assert isinstance(graph, ir.Graph)
-    assert levels.dtype is not None
-    padded = ir.node("Pad", [levels, None, None], name=f"{node.name}.padded", outputs=[ir.val(f"{node.name}.padded")])
-    sizes = shape_of(levels)
+    assert codes.dtype is not None
+    padded = ir.node("Pad", [codes, None, None], name=f"{node.name}.padded", outputs=[ir.val(f"{node.name}.padded")])
+    sizes = shape_of(codes)
     grown = [None, None, *(_grown(s, a, b) for s, a, b in zip(sizes[2:], pads[:half], pads[half:], strict=True))]
-    padded.outputs[0].dtype = levels.dtype
+    padded.outputs[0].dtype = codes.dtype
     padded.outputs[0].shape = ir.Shape([one if one is not None else f"d{i}" for i, one in enumerate(grown)])
     graph.insert_before(pair, padded)
     put_constant(padded, 1, np.array([0, 0, *pads[:half], 0, 0, *pads[half:]], np.int64))
-    put_constant(padded, 2, np.array(level, levels.dtype.numpy()))
+    put_constant(padded, 2, np.array(code, codes.dtype.numpy()))
     pair.replace_input_with(0, padded.outputs[0])
     pair.outputs[0].shape = padded.outputs[0].shape
     put_ints(node, "pads", [0] * len(pads))
@@ -126,13 +126,13 @@ def _grown(size: int | None, before: int, behind: int) -> int | None:
 
 
 def _zero_beyond(node: ir.Node, _: Random) -> None:
-    _pad_levels(node, 0)
+    _pad_with_code(node, 0)
 
 
 def _real_zero_beyond(node: ir.Node, _: Random) -> None:
     point = _point(node)
     assert point is not None
-    _pad_levels(node, point)
+    _pad_with_code(node, point)
 
 
 def _counts_all(node: ir.Node, _: Random) -> None:
@@ -180,8 +180,8 @@ def _other_neighbour(node: ir.Node, _: Random) -> None:
 
 FAULTS = (
     Fault(
-        "padding-with-level-zero",
-        "The padding is level 0 where the zero point is another.",
+        "padding-with-level-zero",  # stored name
+        "The padding is code 0 where the zero point is another.",
         Story("apache/tvm#4807", "A quantized convolution was padded with 0 and not with the zero point."),
         GraphEdit(_zero_beyond),
         _is_padded_conv_off_zero,

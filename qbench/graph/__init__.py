@@ -60,12 +60,12 @@ if TYPE_CHECKING:
     from qbench.graph.qdq import QDQ_IR_VERSION as QDQ_IR_VERSION
     from qbench.graph.qdq import QDQ_OPSET as QDQ_OPSET
     from qbench.graph.qdq import check_convention as check_convention
-    from qbench.graph.qdq import clip_of_levels as clip_of_levels
+    from qbench.graph.qdq import clip_of_codes as clip_of_codes
+    from qbench.graph.qdq import code_dtype as code_dtype
     from qbench.graph.qdq import form_of as form_of
-    from qbench.graph.qdq import grid_dtype as grid_dtype
-    from qbench.graph.qdq import grid_of as grid_of
     from qbench.graph.qdq import is_qdq as is_qdq
-    from qbench.graph.qdq import mark_float_levels as mark_float_levels
+    from qbench.graph.qdq import mark_float_codes as mark_float_codes
+    from qbench.graph.qdq import node_qparams as node_qparams
     from qbench.graph.qdq import rounded_behind as rounded_behind
     from qbench.graph.query import LINEAGE as LINEAGE
     from qbench.graph.query import OF_REALS as OF_REALS

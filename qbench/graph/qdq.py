@@ -31,19 +31,19 @@ from qbench.numerics import QParams, QType
 _KEY = "qbench.levels"
 
 
-def mark_float_levels(node: ir.Node, qtype: str) -> None:
+def mark_float_codes(node: ir.Node, qtype: str) -> None:
     """Write into ``node`` that it is part of a quantization to ``qtype`` in float operators."""
     node.metadata_props[_KEY] = qtype
 
 
-def is_float_levels(node: ir.Node) -> bool:
+def is_float_codes(node: ir.Node) -> bool:
     """Whether ``node`` is part of a quantization in float operators."""
     return _KEY in node.metadata_props
 
 
-def breaches_of_float_levels(node: ir.Node) -> Iterator[str]:
+def breaches_of_float_codes(node: ir.Node) -> Iterator[str]:
     """What is wrong with the quantization in float operators that begins at ``node``, a marked Div; else nothing."""
-    if not is_float_levels(node) or node.op_type != "Div":
+    if not is_float_codes(node) or node.op_type != "Div":
         return
     name, scale = node_key(node), constant_value(node.inputs[1])
     if scale is None or not np.all(np.isfinite(scale)) or not np.all(scale > 0):
@@ -57,7 +57,7 @@ def breaches_of_float_levels(node: ir.Node) -> Iterator[str]:
     if not readers or clip.outputs[0].is_graph_output():
         yield f"The quantized values of '{name}' leave the graph or have no reader; expected a Mul behind them."
     for reader in readers:
-        factor = constant_value(reader.inputs[1]) if reader.op_type == "Mul" and is_float_levels(reader) else None
+        factor = constant_value(reader.inputs[1]) if reader.op_type == "Mul" and is_float_codes(reader) else None
         if factor is None or not np.array_equal(factor, scale):
             yield f"The quantized values of '{name}' are read by '{node_key(reader)}'; expected a Mul by its scale."
         elif len(reader.outputs[0].uses()) + reader.outputs[0].is_graph_output() != 1:
@@ -73,7 +73,7 @@ def rounded_behind(node: ir.Node) -> tuple[tuple[ir.Node, ...], str, npt.NDArray
     first = _following(node, "Div")
     clip = _following(_following(first, "Round"), "Clip")
     last = _following(clip, "Mul")
-    if first is None or clip is None or last is None or any(breaches_of_float_levels(first)):
+    if first is None or clip is None or last is None or any(breaches_of_float_codes(first)):
         return None
     scale, rounded = constant_value(first.inputs[1]), only_consumer(first.outputs[0])
     if scale is None or rounded is None:
@@ -84,7 +84,7 @@ def rounded_behind(node: ir.Node) -> tuple[tuple[ir.Node, ...], str, npt.NDArray
 def _following(node: ir.Node | None, operator: str) -> ir.Node | None:
     """The marked node of kind ``operator`` that alone reads the result of ``node``, its other operands constant."""
     follower = None if node is None else only_consumer(node.outputs[0])
-    if follower is None or follower.op_type != operator or not is_float_levels(follower):
+    if follower is None or follower.op_type != operator or not is_float_codes(follower):
         return None
     ends = [value for value in follower.inputs[1:] if value is not None]
     return follower if all(constant_value(end) is not None for end in ends) else None
@@ -99,7 +99,7 @@ _Array = npt.NDArray[Any]
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
 
 
-def grid_of(node: ir.Node) -> QParams | None:
+def node_qparams(node: ir.Node) -> QParams | None:
     """The qparams of a Q or DQ ``node``; None if they are computed at run time, not integers or without float32 scales.
 
     Raises:
@@ -125,7 +125,7 @@ def grid_of(node: ir.Node) -> QParams | None:
     return _made(node, scale, points, qtype, (axis, block or None))
 
 
-def grid_dtype(node: ir.Node) -> ir.DataType:
+def code_dtype(node: ir.Node) -> ir.DataType:
     """The type of the integers of a Q or DQ ``node``: that of its zero point, of the tensor, else what it is by itself.
 
     Raises:
@@ -146,7 +146,7 @@ def grid_dtype(node: ir.Node) -> ir.DataType:
 
 
 def _qtype(node: ir.Node) -> QType | None:
-    dtype = grid_dtype(node)
+    dtype = code_dtype(node)
     try:
         return QType.parse(dtype.name.lower())
     except InputError:
@@ -217,7 +217,7 @@ def check_convention(model: ir.Model) -> tuple[str, ...]:
     return tuple(_breaches(model.graph))
 
 
-def clip_of_levels(quantize: ir.Node) -> ir.Node | None:
+def clip_of_codes(quantize: ir.Node) -> ir.Node | None:
     """The Clip with constant ends that alone reads the integers of ``quantize``, a Q of any make, if there is one."""
     if quantize.domain not in _DOMAINS or quantize.op_type not in _QUANTIZERS:
         return None
@@ -239,15 +239,15 @@ def _breaches(graph: ir.Graph) -> Iterator[str]:
             yield from _breaches_of_dequantize(node)
         if _is(node, {"QuantizeLinear", "DequantizeLinear"}):
             yield from _breaches_of_parameters(node)
-        yield from breaches_of_float_levels(node)
+        yield from breaches_of_float_codes(node)
 
 
 def _quantizes(node: ir.Node) -> bool:
-    return _is(node, _QUANTIZERS) or (_is(node, {"Div"}) and is_float_levels(node))
+    return _is(node, _QUANTIZERS) or (_is(node, {"Div"}) and is_float_codes(node))
 
 
 def _breaches_of_quantized(node: ir.Node) -> Iterator[str]:
-    clip = clip_of_levels(node)
+    clip = clip_of_codes(node)
     quantized = node.outputs[0] if clip is None else clip.outputs[0]
     readers = [use.node for use in quantized.uses()]
     foreign = [node_key(reader) for reader in readers if not _is(reader, {"DequantizeLinear"})]
@@ -268,7 +268,7 @@ def _breaches_of_dequantize(node: ir.Node) -> Iterator[str]:
     maker = None if source is None else source.producer()
     if maker is not None and _is(maker, {"Clip"}):
         before = maker.inputs[0].producer() if maker.inputs[0] is not None else None
-        maker = before if before is not None and clip_of_levels(before) is maker else maker
+        maker = before if before is not None and clip_of_codes(before) is maker else maker
     if maker is not None and _is(maker, _QUANTIZERS):
         if not _same_qparams(maker, node):
             yield f"'{node_key(node)}' and '{node_key(maker)}' have different qparams; expected the same for one value."
@@ -364,7 +364,7 @@ def form_of(model: ir.Model) -> Form:
         return Form.INTEGER
     if any(_is_qoperator(node) for node in nodes):
         return Form.QOPERATOR
-    if any(is_qdq(node) or is_float_levels(node) for node in nodes):
+    if any(is_qdq(node) or is_float_codes(node) for node in nodes):
         return Form.QDQ
     return Form.FLOAT
 

@@ -158,7 +158,7 @@ def _nudged(value, shift, half, some, rounding):  # type: ignore[no-untyped-def]
 
 
 @functools.cache
-def float_levels(order: int, rounding: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
+def float_codes(order: int, rounding: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
     """clamp(round(v · multiplier + before)) + behind, v = f(acc + bias) and what ``order`` does to it (``FloatSteps``).
 
     All is computed in the dtype of ``multiplier``.

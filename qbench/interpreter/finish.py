@@ -177,14 +177,14 @@ def _pass(epilogue: Epilogue, scaling: Scaling) -> Pass | None:
 
 
 def _by_floats(epilogue: Epilogue, scaling: Scaling) -> Pass:
-    from qbench.interpreter.compiled import float_levels
+    from qbench.interpreter.compiled import float_codes
 
     zero = int(epilogue.output.zero_point)
     steps = float_steps(epilogue.scales, scaling, epilogue.bias if scaling.real_bias else None, epilogue.ends, zero)
     dtype, ends = steps.multiplier.dtype, Ends.of(epilogue, scaling, steps.base)
     numbers = (epilogue.each(part, dtype) for part in (steps.bias, steps.first, steps.second, steps.multiplier))
     given = (epilogue.bias_of(scaling), *numbers, dtype.type(ends.before), ends.as_array(dtype))
-    run = float_levels(_ORDERS.index(steps.order), _ROUNDINGS.index(scaling.stages[-1].rounding))
+    run = float_codes(_ORDERS.index(steps.order), _ROUNDINGS.index(scaling.stages[-1].rounding))
     return lambda sums, bits: run(sums, *given, bits)
 
 

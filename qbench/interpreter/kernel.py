@@ -9,7 +9,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph import QDQ_OPSET, constant_value, grid_dtype, node_key
+from qbench.graph import QDQ_OPSET, code_dtype, constant_value, node_key
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.gemm import Gemm
 from qbench.numerics import Arithmetic, QParams, QType
@@ -130,7 +130,7 @@ class KernelContext:
     def qparams(self, scale: int, zero_point: int, *, axis: int | None = None) -> QParams:
         """The qparams whose scale and zero point are these inputs; a zero point that is left out is 0.
 
-        It then has the type that ONNX gives it: of a Q or DQ, of its integers (``graph.grid_dtype``); of any other
+        It then has the type that ONNX gives it: of a Q or DQ, of its integers (``graph.code_dtype``); of any other
         operator, of its data.
 
         Raises:
@@ -148,7 +148,7 @@ class KernelContext:
     def _left_out(self) -> npt.DTypeLike:
         """The type of a zero point that is left out."""
         if self.node.op_type in _BORDERS:
-            return grid_dtype(self.node).numpy()
+            return code_dtype(self.node).numpy()
         found = [value.dtype for value in self.node.inputs if value is not None and value.dtype is not None]
         known = {dtype for dtype in found if dtype in _LEVELS}
         if len(known) != 1:

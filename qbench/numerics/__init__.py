@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from qbench.numerics.affine import ScaleKind as ScaleKind
     from qbench.numerics.affine import Symmetry as Symmetry
     from qbench.numerics.affine import choose_qparams as choose_qparams
-    from qbench.numerics.affine import clip_levels as clip_levels
+    from qbench.numerics.affine import clip_codes as clip_codes
     from qbench.numerics.affine import dequantize as dequantize
     from qbench.numerics.affine import fake_quantize as fake_quantize
     from qbench.numerics.affine import fake_quantize_grad as fake_quantize_grad
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from qbench.numerics.functions import hard_swish_in_16_bits as hard_swish_in_16_bits
     from qbench.numerics.functions import rational_sigmoid as rational_sigmoid
     from qbench.numerics.functions import rational_tanh as rational_tanh
-    from qbench.numerics.functions import softmax_of_levels as softmax_of_levels
+    from qbench.numerics.functions import softmax_of_codes as softmax_of_codes
     from qbench.numerics.multiplier import FloatOrder as FloatOrder
     from qbench.numerics.multiplier import Onward as Onward
     from qbench.numerics.multiplier import Ranges as Ranges
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from qbench.numerics.requantization import rescale_quantized as rescale_quantized
     from qbench.numerics.requantization import rescaler as rescaler
     from qbench.numerics.requantization import scaler as scaler
-    from qbench.numerics.requantization import scaling_of_levels as scaling_of_levels
+    from qbench.numerics.requantization import scaling_of_codes as scaling_of_codes
     from qbench.numerics.residual import residual_steps as residual_steps
     from qbench.numerics.rounding import Rounding as Rounding
     from qbench.numerics.rounding import fused_multiply_add as fused_multiply_add

@@ -15,7 +15,7 @@ from qbench.numerics.qparams import Floats, QParams
 from qbench.numerics.qtype import QType, qtype_of
 from qbench.numerics.rounding import fused_multiply_add, round_reals
 
-# Choosing an affine grid for a range, and quantizing by it.
+# Choosing qparams for a range, and quantizing by it.
 #
 #     scale = (high − low) / (qmax − qmin)              asymmetric, after widening [low, high] to hold zero
 #     scale = max(low / (qmin − z), high / (qmax − z))  symmetric: the smallest that covers both ends, z the middle
@@ -44,22 +44,22 @@ def choose_qparams(
     axis: int | None = None,
     block_size: int | None = None,
 ) -> QParams:
-    """The grid with the smallest scale that covers [low, high] and zero.
+    """The qparams with the smallest scale whose codes cover [low, high] and zero.
 
     Args:
         low: the lower end, a number, or an array: 1-d per channel, the blocks' shape per block.
         high: the upper end, of the same shape.
-        qtype: the grid, or its name.
+        qtype: the integer type, or its name.
         symmetry: ``symmetric`` keeps the zero point at 0 (2^(bits−1) if unsigned); ``symmetric_unsigned`` puts it at
             qmin where low ≥ 0 and is symmetric elsewhere.
-        narrow_range: leave out the lowest level.
+        narrow_range: leave out the lowest code.
         scale_kind: ``pow2`` rounds the scale up to a power of two (at most 2¹²⁷), ``pow2_nearest`` to the nearest in
             ratio (the ends may then saturate), before the zero point is chosen.
         axis: of the channels or blocks, as in ``QParams``.
         block_size: elements of a block, as in ``QParams``.
 
     Raises:
-        InputError: a range that is not finite or runs backwards, an unknown grid or family, arrays without an axis,
+        InputError: a range that is not finite or runs backwards, an unknown type or family, arrays without an axis,
             one range with an axis.
     """
     lows, highs = _ends(low, high)
@@ -87,16 +87,16 @@ def choose_qparams(
 
 
 def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | None = None) -> npt.NDArray[Any]:
-    """``x`` on the grid, as ONNX QuantizeLinear: float32 division, half to even, then the zero point, saturated.
+    """``x`` as codes, as ONNX QuantizeLinear: float32 division, half to even, then the zero point, saturated.
 
     Args:
         x: real array, taken as float32. Infinities saturate; NaN becomes qmin, as in ONNX Runtime, or what the
             arithmetic makes of it.
-        qparams: the grid.
+        qparams: of the codes.
         arithmetic: an arithmetic or its name, whose ``quantizing`` replaces the rule above; None: that rule.
 
     Returns:
-        An array of x's shape and the grid's storage dtype.
+        An array of x's shape and the type's storage dtype.
 
     Raises:
         InputError: there is no such arithmetic.
@@ -106,16 +106,16 @@ def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | 
     if arithmetic is not None:
         return _quantized_by(real, qparams, arithmetic_for(arithmetic, "QuantizeLinear"))
     scale, point = qparams.expanded(real.shape)
-    # Rounded values beyond 2^24 saturate on a grid of 16 bits, so that float32 holds every sum that matters there.
+    # Rounded values beyond 2^24 saturate in a type of 16 bits, so that float32 holds every sum that matters there.
     counting = np.float32 if qparams.qtype.bits <= 16 else np.float64
     with np.errstate(over="ignore", invalid="ignore"):
-        levels = np.asarray(np.divide(real, scale, dtype=np.float32).astype(counting, copy=False))
+        codes = np.asarray(np.divide(real, scale, dtype=np.float32).astype(counting, copy=False))
         # In place: a constant of 1 GB must not be in memory four times.
-        np.rint(levels, out=levels)
-        np.add(levels, point.astype(counting), out=levels)
-        np.fmax(levels, counting(qparams.qmin), out=levels)
-        np.fmin(levels, counting(qparams.qmax), out=levels)
-    return np.asarray(levels.astype(qparams.qtype.storage_dtype))
+        np.rint(codes, out=codes)
+        np.add(codes, point.astype(counting), out=codes)
+        np.fmax(codes, counting(qparams.qmin), out=codes)
+        np.fmin(codes, counting(qparams.qmax), out=codes)
+    return np.asarray(codes.astype(qparams.qtype.storage_dtype))
 
 
 def _quantized_by(real: FloatArray, qparams: QParams, arithmetic: Arithmetic) -> npt.NDArray[Any]:
@@ -134,13 +134,13 @@ def _quantized_by(real: FloatArray, qparams: QParams, arithmetic: Arithmetic) ->
                 ratio = fused_multiply_add(real, inverse, point)
             else:
                 ratio = np.add(ratio, point.astype(np.float32), dtype=np.float32)
-        levels = round_reals(ratio.astype(np.float64), rule.rounding)
+        codes = round_reals(ratio.astype(np.float64), rule.rounding)
         if rule.zero_point is ZeroPoint.AFTER:
-            levels = levels + point
+            codes = codes + point
         if rule.nan is NotANumber.HIGHEST:
-            levels = np.fmax(np.fmin(levels, float(high)), float(low))
-        levels = np.fmin(np.fmax(levels, float(low)), float(high))
-    return np.asarray(levels.astype(qparams.qtype.storage_dtype))
+            codes = np.fmax(np.fmin(codes, float(high)), float(low))
+        codes = np.fmin(np.fmax(codes, float(low)), float(high))
+    return np.asarray(codes.astype(qparams.qtype.storage_dtype))
 
 
 def _ranged(real: FloatArray, qparams: QParams, arithmetic: Arithmetic) -> npt.NDArray[Any]:
@@ -153,48 +153,48 @@ def _ranged(real: FloatArray, qparams: QParams, arithmetic: Arithmetic) -> npt.N
         factor, offset = factor.reshape(shape), offset.reshape(shape)
     with np.errstate(over="ignore", invalid="ignore"):
         reals = fused_multiply_add(real, factor, offset)
-        levels = round_reals(reals.astype(np.float64), arithmetic.quantizing.rounding) + qparams.qtype.qmin
-        levels = np.fmin(np.fmax(levels, float(low)), float(high))
-    return np.asarray(levels.astype(qparams.qtype.storage_dtype))
+        codes = round_reals(reals.astype(np.float64), arithmetic.quantizing.rounding) + qparams.qtype.qmin
+        codes = np.fmin(np.fmax(codes, float(low)), float(high))
+    return np.asarray(codes.astype(qparams.qtype.storage_dtype))
 
 
 def dequantize(q: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | None = None) -> FloatArray:
-    """The real values of levels ``q`` (integers of any type): float32(q − zero_point) · scale, float32.
+    """The real values of codes ``q`` (integers of any type): float32(q − zero_point) · scale, float32.
 
     Args:
-        q: levels.
-        qparams: their grid.
+        q: codes.
+        qparams: of the codes.
         arithmetic: an arithmetic or its name, whose ``dequantizing`` replaces the rule above; None: that rule.
 
     Raises:
         InputError: there is no such arithmetic.
-        ValueError: numbers that are no levels of the grid, or parameters that do not fit the shape.
+        ValueError: numbers out of the range of the type, or parameters that do not fit the shape.
     """
-    levels = np.asarray(q)
-    _require_levels(levels, qparams.qtype)
-    scale, point = qparams.expanded(levels.shape)
+    codes = np.asarray(q)
+    _require_codes(codes, qparams.qtype)
+    scale, point = qparams.expanded(codes.shape)
     dequantizing = arithmetic_for(arithmetic, "DequantizeLinear").dequantizing if arithmetic else Dequantizing.CENTRED
     if dequantizing is Dequantizing.FUSED:
         moved = np.asarray(scale * point.astype(np.float32), np.float32)
-        return fused_multiply_add(levels.astype(np.float32), scale, -moved)
+        return fused_multiply_add(codes.astype(np.float32), scale, -moved)
     counting = np.int32 if qparams.qtype.bits <= 16 else np.int64
-    centred = levels.astype(counting) - point.astype(counting)
+    centred = codes.astype(counting) - point.astype(counting)
     return np.asarray(centred.astype(np.float32) * scale, np.float32)
 
 
 def fake_quantize(x: npt.ArrayLike, qparams: QParams) -> FloatArray:
-    """``x`` after a round trip over the grid: real values, float32, of x's shape."""
+    """``x`` after a round trip over codes: real values, float32, of x's shape."""
     return dequantize(quantize(x, qparams), qparams)
 
 
-def _require_levels(levels: npt.NDArray[Any], qtype: QType) -> None:
-    if levels.size and levels.dtype.kind in "fcbO":
-        raise ValueError(f"levels of a grid are integers, not {levels.dtype}")
-    # A type that holds the grid's levels and no others needs no look; those of 2 and 4 bits are of no kind of numpy's.
-    if levels.size and levels.dtype.kind in "iu" and levels.dtype.name != qtype.name:
-        low, high = levels.min(), levels.max()
+def _require_codes(codes: npt.NDArray[Any], qtype: QType) -> None:
+    if codes.size and codes.dtype.kind in "fcbO":
+        raise ValueError(f"codes are integers, not {codes.dtype}")
+    # A numpy type of the same name holds these codes and no others; types of 2 and 4 bits are none of numpy's kinds.
+    if codes.size and codes.dtype.kind in "iu" and codes.dtype.name != qtype.name:
+        low, high = codes.min(), codes.max()
         if low < qtype.qmin or high > qtype.qmax:
-            raise ValueError(f"levels of {qtype} lie in {qtype.qmin} … {qtype.qmax}, not {low} … {high}")
+            raise ValueError(f"codes of {qtype} lie in {qtype.qmin} … {qtype.qmax}, not {low} … {high}")
 
 
 def _ends(low: npt.ArrayLike, high: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -209,9 +209,9 @@ def _ends(low: npt.ArrayLike, high: npt.ArrayLike) -> tuple[Floats, Floats]:
     return np.minimum(lows, 0.0), np.maximum(highs, 0.0)
 
 
-def _spans(lows: Floats, highs: Floats, grid: tuple[int, int, int], symmetry: Symmetry) -> Floats:
-    """The smallest covering scales, before any rounding; ``grid`` is (qmin, middle, qmax)."""
-    qmin, middle, qmax = grid
+def _spans(lows: Floats, highs: Floats, ends: tuple[int, int, int], symmetry: Symmetry) -> Floats:
+    """The smallest covering scales, before any rounding; ``ends`` is (qmin, middle, qmax)."""
+    qmin, middle, qmax = ends
     whole = (highs - lows) / (qmax - qmin)
     if symmetry == "asymmetric":
         return whole
@@ -236,7 +236,7 @@ def _refused(found: str, expected: str) -> InputError:
 
 @dataclass(frozen=True, slots=True)
 class GridKind:
-    """A grid without its scale; ``choose`` gives it one. The fields are those of ``choose_qparams``."""
+    """A quantization grid without its scale; ``choose`` gives it one. The fields are those of ``choose_qparams``."""
 
     qtype: QType
     symmetry: Symmetry
@@ -245,17 +245,17 @@ class GridKind:
 
     @property
     def qmin(self) -> int:
-        """The lowest level in use."""
+        """The lowest code in use."""
         return self.qtype.qmin + int(self.narrow_range)
 
     @property
     def qmax(self) -> int:
-        """The highest level in use."""
+        """The highest code in use."""
         return self.qtype.qmax
 
     @property
-    def levels(self) -> int:
-        """How many levels there are."""
+    def code_count(self) -> int:
+        """How many codes there are."""
         return self.qmax - self.qmin + 1
 
     def mirrors(self, low: float) -> bool:
@@ -287,10 +287,10 @@ class GridKind:
 # Q(min(max(x, low), high)) = min(max(Q(x), Q(low)), Q(high))        for every x, exactly
 
 
-def clip_levels(low: float, high: float, qparams: QParams) -> tuple[int, int]:
-    """The levels that a clip to [low, high] (infinite ends allowed) becomes on a grid per tensor.
+def clip_codes(low: float, high: float, qparams: QParams) -> tuple[int, int]:
+    """The codes that a clip to [low, high] (infinite ends allowed) becomes with qparams per tensor.
 
-    Where they are the ends of the grid, saturation does what the clip did.
+    Where they are the ends of the type, saturation does what the clip did.
     """
     ends = quantize([low, high], qparams)
     return int(ends[0]), int(ends[1])
@@ -318,7 +318,7 @@ def fake_quantize_grad(
 
     Args:
         x: real array, taken as float32.
-        qparams: the grid, per tensor or per channel.
+        qparams: per tensor or per channel.
         upstream: gradient of the loss by x̂, of x's shape; None: ones.
         rule: ``tqt`` (TQT and LSQ), or ``fakequant``.
 
@@ -338,8 +338,8 @@ def fake_quantize_grad(
     # The division is the forward pass's own, in float32: the band that passes is the one that did not saturate.
     with np.errstate(over="ignore"):
         ratio = np.divide(real.astype(np.float32), scale.astype(np.float32), dtype=np.float32)
-    level = np.rint(ratio) + point
-    below, above = level < qparams.qmin, level > qparams.qmax
+    code = np.rint(ratio) + point
+    below, above = code < qparams.qmin, code > qparams.qmax
     inside = ~(below | above)
     rounding = np.rint(ratio) - real / scale if rule == "tqt" else 0.0
     by_scale = np.where(inside, rounding, np.where(below, qparams.qmin - point, qparams.qmax - point))

@@ -68,11 +68,11 @@ _BY_SHIFTS = frozenset({MultiplierForm.FIXED, MultiplierForm.POWER})
 WIDEST_FACTOR = 31
 """Bits of a fixed multiplier: a product with 32 more fits 64."""
 WIDEST_PRODUCT = 64
-_LONGEST_SHIFT, _WIDEST_LEVEL = 62, 40
+_LONGEST_SHIFT, _WIDEST_CODE = 62, 40
 
 
 class ZeroPoint(enum.Enum):
-    """Whether the zero point is added to the rounded level or to the real number."""
+    """Whether the zero point is added to the rounded code or to the real number."""
 
     AFTER = "after"
     BEFORE = "before"
@@ -96,7 +96,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """From an accumulator to a level: y = clamp(round(acc · M) + z).
+    """From an accumulator to a code: y = clamp(round(acc · M) + z).
 
     Args:
         form: what is kept of M.
@@ -155,8 +155,8 @@ class Scaling:
             raise ValueError(f"a fixed multiplier has up to {WIDEST_FACTOR} bits, not {self.bits}")
         if self.product_bits and not 2 <= self.product_bits <= WIDEST_PRODUCT:
             raise ValueError(f"'product_bits' is 0 or 2 to {WIDEST_PRODUCT}, not {self.product_bits}")
-        if self.inner_bits and not 2 <= self.inner_bits <= _WIDEST_LEVEL:
-            raise ValueError(f"'inner_bits' is 0 or 2 to {_WIDEST_LEVEL}, not {self.inner_bits}")
+        if self.inner_bits and not 2 <= self.inner_bits <= _WIDEST_CODE:
+            raise ValueError(f"'inner_bits' is 0 or 2 to {_WIDEST_CODE}, not {self.inner_bits}")
         if sum(stage.bits or 0 for stage in self.stages) > _LONGEST_SHIFT:
             raise ValueError(f"stages shift by up to {_LONGEST_SHIFT} bits in all")
 
@@ -182,13 +182,13 @@ class AddScheme(enum.Enum):
     """How two quantized operands find a common scale.
 
     EXACT     round((s_a (a − z_a) + s_b (b − z_b)) / s_y), rational
-    FUSED     two fused multiply-adds in float32 on the raw levels, zero points folded in          (ONNX Runtime)
+    FUSED     two fused multiply-adds in float32 on the raw codes, zero points folded in          (ONNX Runtime)
     SEPARATE  the same with products that are rounded before they are added           (ONNX Runtime without FMA)
     REAL      dequantize, add in float32, quantize by the reciprocal                                  (PyTorch)
-    HEADROOM  both to 2·max(s_a, s_b) with 20 bits of headroom (16-bit levels: 15), three multiplications  (TFLite)
+    HEADROOM  both to 2·max(s_a, s_b) with 20 bits of headroom (16-bit codes: 15), three multiplications  (TFLite)
     WEIGHTED  integer weights of both ratios, one shift                                     (XNNPACK, QNNPACK)
     EACH      each operand to the output's scale, then an integer sum                                (TVM, Glow)
-    GRID      each operand to a grid of 2⁻¹⁵, then one product                               (Glow's interpreter)
+    GRID      each operand to steps of 2⁻¹⁵, then one product                               (Glow's interpreter)
     FINEST    the coarser operand to the finer one's scale, then one product                   (TVM's quantizer)
     """
 
@@ -199,7 +199,7 @@ class AddScheme(enum.Enum):
     HEADROOM = "headroom"
     WEIGHTED = "weighted"
     EACH = "each"
-    GRID = "grid"
+    GRID = "grid"  # stored name
     FINEST = "finest"
 
 
@@ -252,14 +252,14 @@ class BiasScheme(enum.Enum):
 
 
 class Averaging(enum.Enum):
-    """How the levels of a window become their mean.
+    """How the codes of a window become their mean.
 
     SCALED   Σ (x − z_x), scaled by s_x / (s_y · count) as any accumulator
     FOLDED   the same, the count divided into the fixed multiplier by truncation                        (TFLite's MEAN)
-    RAW      Σ x / count of codes as signed ones, rounded half away, zero point left in; where both grids are one
-             (TFLite)
+    RAW      Σ x / count of codes as signed ones, rounded half away, zero point left in; where both have the
+             same qparams (TFLite)
     REAL     Σ s_x (x − z_x) / count / s_y + z_y in float32, in the order of the window, half to even (ONNX Runtime)
-    WITHIN   as SCALED, by 1 / count where both grids are one: there scales do not enter                 (PyTorch)
+    WITHIN   as SCALED, by 1 / count where both have the same qparams: scales do not enter                 (PyTorch)
     BIASED   Σ x, scaled as SCALED; z_y less what the input's zero point is there, rounded by itself      (LiteRT)
     DIVIDED  Σ (x − z_x) brought to the output's scale, then divided by count in integers, rounded half away; a window
              that counts its padding is SCALED                                                       (Glow on the CPU)
@@ -275,10 +275,10 @@ class Averaging(enum.Enum):
 
 
 class Softmax(enum.Enum):
-    """How softmax of levels becomes levels.
+    """How softmax of codes becomes codes.
 
     REAL     dequantize, softmax in float32, quantize
-    TABLE    exp of differences to the largest level from a table; sum and quotient in float32       (ONNX Runtime)
+    TABLE    exp of differences to the largest code from a table; sum and quotient in float32       (ONNX Runtime)
     FIXED    differences in Q5.26, a fixed-point exp, sums in 12 integer bits, Newton's reciprocal         (TFLite)
     """
 
@@ -303,7 +303,7 @@ class Functions(enum.Enum):
 
 
 class NotANumber(enum.Enum):
-    """The level that NaN becomes: an end of the grid. Infinities saturate everywhere."""
+    """The code that NaN becomes: the lowest or the highest. Infinities saturate everywhere."""
 
     LOWEST = "lowest"
     HIGHEST = "highest"
@@ -311,7 +311,7 @@ class NotANumber(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantizing:
-    """From floats to levels: x / s or x · (1 / s) in float32, the tie rule, the zero point before or after it; NaN.
+    """From floats to codes: x / s or x · (1 / s) in float32, the tie rule, the zero point before or after it; NaN.
 
     Before it, and with one scale, x · (1 / s) + z is one fused step (PyTorch's quantize_per_tensor; per channel two).
     ``ranged``: one fused step by factor and offset of the form RANGE instead of all this but ``rounding``.
@@ -325,7 +325,7 @@ class Quantizing:
 
 
 class Dequantizing(enum.Enum):
-    """From levels to the float32 numbers that a function is taken of.
+    """From codes to the float32 numbers that a function is taken of.
 
     CENTRED: (q − z) · s. FUSED: fma(q, s, −f32(s · z)), which can differ in its last bit  (PyTorch's vectors).
     """
@@ -601,17 +601,17 @@ class Arithmetic:
         accumulator: where they come from.
         adding: of two quantized operands.
         biases: at which scales products take them.
-        averaging: of the levels of a window.
-        mean: of all levels along some axes.
-        softmax: of levels.
+        averaging: of the codes of a window.
+        mean: of all codes along some axes.
+        softmax: of codes.
         functions: of one value.
         multiplying: of the product of two quantized operands; None: as accumulators are.
-        rescaling: of levels from one grid to another; None: dequantized and quantized where multipliers are floats, as
+        rescaling: of codes to other qparams; None: dequantized and quantized where multipliers are floats, as
             accumulators are where they are integers (``numerics.requantization``).
         remainder: channels beyond the last whole block of vector code; None: all are counted alike.
         quantizing: of floats, and of the results of operators that are computed in float.
-        dequantizing: of levels, for operators that are computed in float.
-        narrow: levels never reach the lowest one of a signed grid.
+        dequantizing: of codes, for operators that are computed in float.
+        narrow: codes never reach the lowest one of a signed type.
         overrides: nodes that count otherwise; the first that applies holds.
 
     Raises:

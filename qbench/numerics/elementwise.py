@@ -12,7 +12,15 @@ import numpy.typing as npt
 from qbench.numerics.affine import dequantize, quantize
 from qbench.numerics.arithmetic import AddScheme, Arithmetic, MultiplierForm, arithmetic_for
 from qbench.numerics.qparams import QParams
-from qbench.numerics.requantization import Grids, centred, clamped, operands, refused, require_per_tensor, scaler
+from qbench.numerics.requantization import (
+    QParamsOfThree,
+    centred,
+    clamped,
+    operands,
+    refused,
+    require_per_tensor,
+    scaler,
+)
 from qbench.numerics.rounding import (
     WIDEST,
     Ints,
@@ -23,10 +31,10 @@ from qbench.numerics.rounding import (
     round_reals,
     separate_multiply_add,
     shift_right,
-    whole_levels,
+    whole_codes,
 )
 
-# Sums and differences of levels of two grids by integers: y ≈ z_y + (s_a c_a ± s_b c_b) / s_y, c = q − z.
+# Sums and differences of codes with different qparams by integers: y ≈ z_y + (s_a c_a ± s_b c_b) / s_y, c = q − z.
 #
 #     EXACT       round((A c_a ± B c_b) / D), A : B : D = s_a : s_b : s_y in whole numbers, half to even
 #     HEADROOM    r(r_o(2ʰ c_a) ± r_o(2ʰ c_b)), r_o to t = 2 · max(s_a, s_b), r from 2⁻ʰ t to s_y; h = 20, of 16 bits 15
@@ -42,9 +50,9 @@ _HEADROOM, _HEADROOM_OF_WORDS = 20, 15
 _HIGHEST_POWER = 8
 
 
-def exact_sum(a: Ints, b: Ints, grids: Grids, sign: int) -> Ints:
-    """``a`` ± ``b``, centred levels of any width, rounded once; cut to ±2⁴⁰, behind every grid."""
-    scales = [Fraction(float(grid.scale)) for grid in grids]
+def exact_sum(a: Ints, b: Ints, qparams: QParamsOfThree, sign: int) -> Ints:
+    """``a`` ± ``b``, centred codes of any width, rounded once; cut to ±2⁴⁰, beyond every code."""
+    scales = [Fraction(float(one.scale)) for one in qparams]
     ratios = [scale / scales[2] for scale in scales[:2]]
     down = math.lcm(*(ratio.denominator for ratio in ratios))
     left, right = (int(ratio * down) for ratio in ratios)
@@ -52,23 +60,23 @@ def exact_sum(a: Ints, b: Ints, grids: Grids, sign: int) -> Ints:
     reach = left * max(_largest(a), 1) + right * max(_largest(b), 1)
     counting = np.int64 if max(reach, 2 * down) < 1 << 62 else object
     sums = a.astype(counting) * left + sign * right * b.astype(counting)
-    levels, limit = half_even_quotients(np.asarray(sums, counting), np.asarray(down, counting)), int(WIDEST)
-    return np.asarray(np.clip(levels, -limit, limit)).astype(np.int64) + int(grids[2].zero_point)
+    codes, limit = half_even_quotients(np.asarray(sums, counting), np.asarray(down, counting)), int(WIDEST)
+    return np.asarray(np.clip(codes, -limit, limit)).astype(np.int64) + int(qparams[2].zero_point)
 
 
-def integer_sum(a: Ints, b: Ints, grids: Grids, arithmetic: Arithmetic, sign: int) -> Ints:
-    """``a`` ± ``b``, centred levels, by the arithmetic's HEADROOM, WEIGHTED, EACH or FINEST.
+def integer_sum(a: Ints, b: Ints, qparams: QParamsOfThree, arithmetic: Arithmetic, sign: int) -> Ints:
+    """``a`` ± ``b``, centred codes, by the arithmetic's HEADROOM, WEIGHTED, EACH or FINEST.
 
     Raises:
-        InputError: levels so wide that a product of 64 bits has no room for them, or scales that the arithmetic does
+        InputError: codes so wide that a product of 64 bits has no room for them, or scales that the arithmetic does
             not bring together.
     """
-    bits = max(grid.qtype.bits for grid in grids[:2])
+    bits = max(one.qtype.bits for one in qparams[:2])
     if bits > _WORD:
         raise refused(f"operands of {bits} bits", f"up to {_WORD}")
     if arithmetic.adding.scheme is AddScheme.WEIGHTED:
-        return _weighted(a, b, grids, arithmetic, sign)
-    left, right, out = (float(grid.scale) for grid in grids)
+        return _weighted(a, b, qparams, arithmetic, sign)
+    left, right, out = (float(one.scale) for one in qparams)
     first, up = arithmetic.scaling, 0
     match arithmetic.adding.scheme:
         case AddScheme.HEADROOM:
@@ -80,14 +88,14 @@ def integer_sum(a: Ints, b: Ints, grids: Grids, arithmetic: Arithmetic, sign: in
             middle = out
     sums = scaler((left, 1.0, middle), first)(a << up) + sign * scaler((right, 1.0, middle), first)(b << up)
     if arithmetic.adding.scheme is AddScheme.EACH:
-        return sums + int(grids[2].zero_point)
-    return scaler((middle, 2.0**-up, out), arithmetic.scaling, int(grids[2].zero_point))(sums)
+        return sums + int(qparams[2].zero_point)
+    return scaler((middle, 2.0**-up, out), arithmetic.scaling, int(qparams[2].zero_point))(sums)
 
 
-def _weighted(a: Ints, b: Ints, grids: Grids, arithmetic: Arithmetic, sign: int) -> Ints:
+def _weighted(a: Ints, b: Ints, qparams: QParamsOfThree, arithmetic: Arithmetic, sign: int) -> Ints:
     adding = arithmetic.adding
     with np.errstate(over="ignore", under="ignore"):
-        ratios = [float(grid.scale / grids[2].scale) for grid in grids[:2]]
+        ratios = [float(one.scale / qparams[2].scale) for one in qparams[:2]]
     for ratio in ratios:
         if not 2.0**adding.least_power <= ratio < 2.0**_HIGHEST_POWER:
             expected = f"a ratio in [2^{adding.least_power}, 2^{_HIGHEST_POWER})"
@@ -95,68 +103,68 @@ def _weighted(a: Ints, b: Ints, grids: Grids, arithmetic: Arithmetic, sign: int)
     _, exponent = np.frexp(max(ratios))
     shift = adding.bits - int(exponent)
     left, right = (int(np.rint(np.ldexp(ratio, shift))) for ratio in ratios)
-    return shift_right(left * a + sign * right * b, shift, adding.rounding) + int(grids[2].zero_point)
+    return shift_right(left * a + sign * right * b, shift, adding.rounding) + int(qparams[2].zero_point)
 
 
-def _largest(levels: Ints) -> int:
-    return max(-int(levels.min(initial=0)), int(levels.max(initial=0)))
+def _largest(codes: Ints) -> int:
+    return max(-int(codes.min(initial=0)), int(codes.max(initial=0)))
 
 
-# Sums of levels of two grids in float32, by an engine's own order of steps; r = s / s_y, c = q − z.
+# Sums of codes with different qparams in float32, by an engine's own order of steps; r = s / s_y, c = q − z.
 #
 #     FUSED       rne(fma(a, r_a, fma(b, r_b, F))), F = z_y − fma(r_a, z_a, r_b · z_b)
 #     SEPARATE    rne(b · r_b + (a · r_a + F)), F = z_y − (r_a · z_a + r_b · z_b), every step rounded
 #     REAL        rne(f32(f_a + f_b) · f32(1 / s_y)) + z_y, f = fma(s, q, −f32(s · z))
-#     GRID       rha((rha(c_a · s_a / 2⁻¹⁵) + rha(c_b · s_b / 2⁻¹⁵)) · 2⁻¹⁵ / s_y + z_y); a difference has no such grid:
+#     GRID       rha((rha(c_a · s_a / 2⁻¹⁵) + rha(c_b · s_b / 2⁻¹⁵)) · 2⁻¹⁵ / s_y + z_y); a difference has no such step:
 #                 rha(r_a · c_a − r_b · c_b + z_y)
 #
 # Sources: ONNX Runtime's MLAS qladd, PyTorch's vectorized add, Glow's interpreter.
 
-_GRID = 2.0**-15
+_FIXED_STEP = 2.0**-15
 _LARGEST = 2.0**100
-"""Of scales and their ratios: products with levels of 16 bits stay numbers that can be subtracted."""
+"""Of scales and their ratios: products with codes of 16 bits stay numbers that can be subtracted."""
 
 
-def float_sum(a: Ints, b: Ints, grids: Grids, arithmetic: Arithmetic) -> Ints:
-    """``a`` + ``b``, levels, by the arithmetic's FUSED, SEPARATE, REAL or GRID; not yet clamped.
+def float_sum(a: Ints, b: Ints, qparams: QParamsOfThree, arithmetic: Arithmetic) -> Ints:
+    """``a`` + ``b``, codes, by the arithmetic's FUSED, SEPARATE, REAL or GRID; not yet clamped.
 
     Raises:
         InputError: scales whose sums leave float32.
     """
-    require_float_scales(grids)
+    require_float_scales(qparams)
     match arithmetic.adding.scheme:
         case AddScheme.FUSED:
-            real = _fused(a, b, grids)
+            real = _fused(a, b, qparams)
         case AddScheme.SEPARATE:
-            real = _separate(a, b, grids)
+            real = _separate(a, b, qparams)
         case AddScheme.REAL:
-            return whole_levels(_real(a, b, grids), Rounding.HALF_EVEN) + int(grids[2].zero_point)
+            return whole_codes(_real(a, b, qparams), Rounding.HALF_EVEN) + int(qparams[2].zero_point)
         case _:
-            return whole_levels(_on_grid(a, b, grids), Rounding.HALF_AWAY)
-    return whole_levels(real, Rounding.HALF_EVEN)
+            return whole_codes(_on_fixed_steps(a, b, qparams), Rounding.HALF_AWAY)
+    return whole_codes(real, Rounding.HALF_EVEN)
 
 
-def float_difference(a: Ints, b: Ints, grids: Grids) -> Ints:
-    """``a`` − ``b``, levels, as GRID has it; not yet clamped.
+def float_difference(a: Ints, b: Ints, qparams: QParamsOfThree) -> Ints:
+    """``a`` − ``b``, codes, as GRID has it; not yet clamped.
 
     Raises:
         InputError: scales whose sums leave float32.
     """
-    require_float_scales(grids)
+    require_float_scales(qparams)
     left, right = (
-        centred(levels, grid).astype(np.float32) * ratio
-        for levels, grid, ratio in zip((a, b), grids, _ratios(grids), strict=False)
+        centred(codes, one).astype(np.float32) * ratio
+        for codes, one, ratio in zip((a, b), qparams, _ratios(qparams), strict=False)
     )
-    return whole_levels(_single(left - right + _zero_points(grids)[2]), Rounding.HALF_AWAY)
+    return whole_codes(_single(left - right + _zero_points(qparams)[2]), Rounding.HALF_AWAY)
 
 
-def require_float_scales(grids: Grids) -> None:
+def require_float_scales(qparams: QParamsOfThree) -> None:
     """Refuse scales whose sums leave float32.
 
     Raises:
         InputError: these do.
     """
-    left, right, out = (float(grid.scale) for grid in grids)
+    left, right, out = (float(one.scale) for one in qparams)
     largest, highest = max(left, right), float(np.finfo(np.float32).max)
     if largest >= _LARGEST or largest / out >= _LARGEST or 1 / out > highest:
         raise refused(
@@ -165,47 +173,47 @@ def require_float_scales(grids: Grids) -> None:
         )
 
 
-def _fused(a: Ints, b: Ints, grids: Grids) -> Single:
-    (ratio_a, ratio_b), (za, zb, zy) = _ratios(grids), _zero_points(grids)
+def _fused(a: Ints, b: Ints, qparams: QParamsOfThree) -> Single:
+    (ratio_a, ratio_b), (za, zb, zy) = _ratios(qparams), _zero_points(qparams)
     constant = zy - fused_multiply_add(ratio_a, za, ratio_b * zb)
     return fused_multiply_add(a, ratio_a, fused_multiply_add(b, ratio_b, constant))
 
 
-def _separate(a: Ints, b: Ints, grids: Grids) -> Single:
-    (ratio_a, ratio_b), (za, zb, zy) = _ratios(grids), _zero_points(grids)
+def _separate(a: Ints, b: Ints, qparams: QParamsOfThree) -> Single:
+    (ratio_a, ratio_b), (za, zb, zy) = _ratios(qparams), _zero_points(qparams)
     constant = zy - separate_multiply_add(ratio_a, za, ratio_b * zb)
     return separate_multiply_add(b, ratio_b, separate_multiply_add(a, ratio_a, constant))
 
 
-def _real(a: Ints, b: Ints, grids: Grids) -> Single:
+def _real(a: Ints, b: Ints, qparams: QParamsOfThree) -> Single:
     parts = []
-    for levels, grid in zip((a, b), grids, strict=False):
-        scale = np.float32(grid.scale)
-        parts.append(fused_multiply_add(levels, scale, -(scale * np.float32(grid.zero_point))))
-    with np.errstate(over="ignore"):  # what leaves a float is clamped like all that leaves the grid
-        return _single((parts[0] + parts[1]) * (np.float32(1) / np.float32(grids[2].scale)))
+    for codes, one in zip((a, b), qparams, strict=False):
+        scale = np.float32(one.scale)
+        parts.append(fused_multiply_add(codes, scale, -(scale * np.float32(one.zero_point))))
+    with np.errstate(over="ignore"):  # what leaves a float is clamped like every code out of range
+        return _single((parts[0] + parts[1]) * (np.float32(1) / np.float32(qparams[2].scale)))
 
 
-def _on_grid(a: Ints, b: Ints, grids: Grids) -> Single:
+def _on_fixed_steps(a: Ints, b: Ints, qparams: QParamsOfThree) -> Single:
     # Whole numbers in float64: exact as an int64 is, up to 2⁵³, and no end of the range beyond.
     left, right = (
         round_reals(
-            _single(centred(levels, grid).astype(np.float32) * np.float32(grid.scale / np.float32(_GRID))),
+            _single(centred(codes, one).astype(np.float32) * np.float32(one.scale / np.float32(_FIXED_STEP))),
             Rounding.HALF_AWAY,
         ).astype(np.float64)
-        for levels, grid in zip((a, b), grids, strict=False)
+        for codes, one in zip((a, b), qparams, strict=False)
     )
     total = _single(left + right)
-    return _single(total * np.float32(np.float32(_GRID) / grids[2].scale) + np.float32(grids[2].zero_point))
+    return _single(total * np.float32(np.float32(_FIXED_STEP) / qparams[2].scale) + np.float32(qparams[2].zero_point))
 
 
-def _ratios(grids: Grids) -> tuple[np.float32, np.float32]:
-    left, right = (np.float32(grid.scale / grids[2].scale) for grid in grids[:2])
+def _ratios(qparams: QParamsOfThree) -> tuple[np.float32, np.float32]:
+    left, right = (np.float32(one.scale / qparams[2].scale) for one in qparams[:2])
     return left, right
 
 
-def _zero_points(grids: Grids) -> list[np.float32]:
-    return [np.float32(grid.zero_point) for grid in grids]
+def _zero_points(qparams: QParamsOfThree) -> list[np.float32]:
+    return [np.float32(one.zero_point) for one in qparams]
 
 
 def _single(values: npt.ArrayLike) -> Single:
@@ -226,7 +234,7 @@ def add_quantized(  # noqa: PLR0917 - the order that users rely on
     out_qparams: QParams,
     arithmetic: Arithmetic | str,
 ) -> npt.NDArray[Any]:
-    """The sum on the output's grid.
+    """The sum, as codes of the output.
 
     Args:
         a: quantized values, of a shape that broadcasts with that of ``b``.
@@ -237,30 +245,30 @@ def add_quantized(  # noqa: PLR0917 - the order that users rely on
         arithmetic: an arithmetic or its name; of its overrides, those of Add hold.
 
     Returns:
-        An array of the broadcast shape and the output grid's storage dtype.
+        An array of the broadcast shape and the storage dtype of the output's type.
 
     Raises:
-        InputError: an unknown arithmetic, grids that this one cannot bring together, or levels that are none of their
-            grid or do not broadcast.
-        ValueError: a grid per channel.
+        InputError: an unknown arithmetic, qparams that this one cannot bring together, or codes out of the
+            range of their type, or that do not broadcast.
+        ValueError: qparams per channel.
     """
-    arithmetic, grids = arithmetic_for(arithmetic, "Add"), (a_qparams, b_qparams, out_qparams)
-    require_per_tensor(grids)
-    left, right = operands(a, b, grids)
+    arithmetic, qparams = arithmetic_for(arithmetic, "Add"), (a_qparams, b_qparams, out_qparams)
+    require_per_tensor(qparams)
+    left, right = operands(a, b, qparams)
     match arithmetic.adding.scheme:
         case AddScheme.EXACT:
-            levels = exact_sum(centred(left, a_qparams), centred(right, b_qparams), grids, 1)
+            codes = exact_sum(centred(left, a_qparams), centred(right, b_qparams), qparams, 1)
         case AddScheme.HEADROOM | AddScheme.WEIGHTED | AddScheme.EACH | AddScheme.FINEST:
-            levels = integer_sum(centred(left, a_qparams), centred(right, b_qparams), grids, arithmetic, 1)
+            codes = integer_sum(centred(left, a_qparams), centred(right, b_qparams), qparams, arithmetic, 1)
         case AddScheme.FUSED | AddScheme.SEPARATE | AddScheme.REAL | AddScheme.GRID:
-            levels = float_sum(left, right, grids, arithmetic)
-    return clamped(levels, out_qparams, arithmetic)
+            codes = float_sum(left, right, qparams, arithmetic)
+    return clamped(codes, out_qparams, arithmetic)
 
 
 # The difference of two quantized arrays, under any arithmetic: y ≈ z_y + (s_a (a − z_a) − s_b (b − z_b)) / s_y.
 #
 # An arithmetic's scheme for sums is its scheme for differences. Those in whole numbers negate the second operand behind
-# its rounding; Glow's interpreter subtracts products in float32; the other engines have no integer difference: levels
+# its rounding; Glow's interpreter subtracts products in float32; the other engines have no integer difference: codes
 # are dequantized, subtracted in float32 and quantized.
 
 
@@ -272,28 +280,28 @@ def subtract_quantized(  # noqa: PLR0917 - the order of add_quantized
     out_qparams: QParams,
     arithmetic: Arithmetic | str,
 ) -> npt.NDArray[Any]:
-    """The difference a − b on the output's grid; all as of ``add_quantized``, but that overrides of Sub hold."""
-    arithmetic, grids = arithmetic_for(arithmetic, "Sub"), (a_qparams, b_qparams, out_qparams)
-    require_per_tensor(grids)
-    left, right = operands(a, b, grids)
+    """The difference a − b, as codes of the output; all as of ``add_quantized``, but that overrides of Sub hold."""
+    arithmetic, qparams = arithmetic_for(arithmetic, "Sub"), (a_qparams, b_qparams, out_qparams)
+    require_per_tensor(qparams)
+    left, right = operands(a, b, qparams)
     match arithmetic.adding.scheme:
         case AddScheme.EXACT:
-            levels = exact_sum(centred(left, a_qparams), centred(right, b_qparams), grids, -1)
+            codes = exact_sum(centred(left, a_qparams), centred(right, b_qparams), qparams, -1)
         case AddScheme.HEADROOM | AddScheme.WEIGHTED | AddScheme.EACH | AddScheme.FINEST:
-            levels = integer_sum(centred(left, a_qparams), centred(right, b_qparams), grids, arithmetic, -1)
+            codes = integer_sum(centred(left, a_qparams), centred(right, b_qparams), qparams, arithmetic, -1)
         case AddScheme.GRID:
-            levels = float_difference(left, right, grids)
+            codes = float_difference(left, right, qparams)
         case AddScheme.FUSED | AddScheme.SEPARATE | AddScheme.REAL:
-            require_float_scales(grids)
+            require_float_scales(qparams)
             return quantize(dequantize(left, a_qparams) - dequantize(right, b_qparams), out_qparams, arithmetic)
-    return clamped(levels, out_qparams, arithmetic)
+    return clamped(codes, out_qparams, arithmetic)
 
 
 # The quotient of two quantized arrays: y = clamp(round(s_a (a − z_a) / (s_b (b − z_b) s_y)) + z_y).
 #
 # No engine of the presets but Glow divides integers, so an arithmetic dequantizes, divides in float32 and quantizes by
 # its own rule; the exact one divides rationals. A quotient by zero saturates: it is the infinity of its dividend's
-# sign, and 0 / 0 the level that the arithmetic makes of NaN (``Quantizing.nan``).
+# sign, and 0 / 0 the code that the arithmetic makes of NaN (``Quantizing.nan``).
 
 
 def divide_quantized(  # noqa: PLR0917 - the order of add_quantized
@@ -304,26 +312,26 @@ def divide_quantized(  # noqa: PLR0917 - the order of add_quantized
     out_qparams: QParams,
     arithmetic: Arithmetic | str,
 ) -> npt.NDArray[Any]:
-    """The quotient a / b on the output's grid; all as of ``add_quantized``, but that overrides of Div hold."""
-    arithmetic, grids = arithmetic_for(arithmetic, "Div"), (a_qparams, b_qparams, out_qparams)
-    require_per_tensor(grids)
-    left, right = operands(a, b, grids)
+    """The quotient a / b, as codes of the output; all as of ``add_quantized``, but that overrides of Div hold."""
+    arithmetic, qparams = arithmetic_for(arithmetic, "Div"), (a_qparams, b_qparams, out_qparams)
+    require_per_tensor(qparams)
+    left, right = operands(a, b, qparams)
     with np.errstate(divide="ignore", invalid="ignore"):
         real = np.divide(dequantize(left, a_qparams), dequantize(right, b_qparams), dtype=np.float32)
-    levels = quantize(real, out_qparams, arithmetic)
+    codes = quantize(real, out_qparams, arithmetic)
     if arithmetic.scaling.form is not MultiplierForm.EXACT:
-        return levels
-    exact = _rational(left, right, grids)
+        return codes
+    exact = _rational(left, right, qparams)
     bounded = np.where(np.isfinite(real), exact, 0).astype(np.int64) + int(out_qparams.zero_point)
-    return np.where(np.isfinite(real), clamped(bounded, out_qparams, arithmetic), levels)
+    return np.where(np.isfinite(real), clamped(bounded, out_qparams, arithmetic), codes)
 
 
-def _rational(a: npt.NDArray[Any], b: npt.NDArray[Any], grids: Grids) -> npt.NDArray[Any]:
+def _rational(a: npt.NDArray[Any], b: npt.NDArray[Any], qparams: QParamsOfThree) -> npt.NDArray[Any]:
     """Half-even quotients as Python integers, cut to ±2⁴⁰; 0 by zero."""
-    left, right, out = (Fraction(float(grid.scale)) for grid in grids)
+    left, right, out = (Fraction(float(one.scale)) for one in qparams)
     ratio = left / (right * out)
-    up = centred(a, grids[0]).astype(object) * ratio.numerator
-    down = centred(b, grids[1]).astype(object) * ratio.denominator
+    up = centred(a, qparams[0]).astype(object) * ratio.numerator
+    down = centred(b, qparams[1]).astype(object) * ratio.denominator
     up, down = np.broadcast_arrays(np.where(down < 0, -up, up), np.where(down == 0, 1, abs(down)))
     limit = int(WIDEST)
     return np.asarray(np.clip(half_even_quotients(up, down), -limit, limit), object)

@@ -86,15 +86,15 @@ def _constant(value: float, integer_bits: int) -> int:
     return round(value * (1 << (31 - integer_bits)))
 
 
-# Softmax of levels, along the last axis: y_i = exp(s (q_i − max q)) / Σ_j exp(s (q_j − max q)) on another grid.
+# Softmax of codes, along the last axis: y_i = exp(s (q_i − max q)) / Σ_j exp(s (q_j − max q)), with other qparams.
 #
 # The schemes are those of ``Softmax`` (``arithmetic``); their formulas are at the functions below. TABLE is of one type
-# of 8 bits; FIXED of 8 bits and of a grid with 256 levels from 0 to 1. Other grids are computed as REAL, which those
+# of 8 bits; FIXED of 8 bits and of qparams with 256 codes from 0 to 1. Others are computed as REAL, which those
 # engines would refuse or dequantize.
 
-Levels = npt.NDArray[Any]
-SoftmaxOfLevels = Callable[[Levels], tuple[Levels, int]]
-"""(…, n) levels → (…, n) levels, and how many sums overflowed."""
+Codes = npt.NDArray[Any]
+SoftmaxOfCodes = Callable[[Codes], tuple[Codes, int]]
+"""(…, n) codes → (…, n) codes, and how many sums overflowed."""
 
 _DIFFERENCE_BITS, _SUM_BITS = 5, 12
 _FINEST = 2.0 ** (_DIFFERENCE_BITS - 31)
@@ -103,14 +103,14 @@ _RESERVE = 5.0
 _Q31 = Scaling(form=MultiplierForm.FIXED, bits=31)
 
 
-def softmax_of_levels(x: QParams, y: QParams, length: int, arithmetic: Arithmetic) -> SoftmaxOfLevels:
-    """Softmax of rows of ``length`` levels of ``x``, on grid ``y``, under ``arithmetic``.
+def softmax_of_codes(x: QParams, y: QParams, length: int, arithmetic: Arithmetic) -> SoftmaxOfCodes:
+    """Softmax of rows of ``length`` codes of ``x``, as codes of ``y``, under ``arithmetic``.
 
     Raises:
-        ValueError: a grid per channel.
+        ValueError: qparams per channel.
     """
     if x.axis is not None or y.axis is not None:
-        raise ValueError("a softmax has grids per tensor")
+        raise ValueError("a softmax has qparams per tensor")
     one_type = x.qtype == y.qtype and x.qtype.bits == 8
     if arithmetic.softmax is Softmax.TABLE and one_type:
         return _by_table(x, y, length)
@@ -120,20 +120,20 @@ def softmax_of_levels(x: QParams, y: QParams, length: int, arithmetic: Arithmeti
     return lambda q: (_real(q, x, y, arithmetic), 0)
 
 
-def _real(q: Levels, x: QParams, y: QParams, arithmetic: Arithmetic) -> Levels:
+def _real(q: Codes, x: QParams, y: QParams, arithmetic: Arithmetic) -> Codes:
     """Dequantized; exp(x − max) / Σ in float32; quantized by the arithmetic's own rule."""
     real = dequantize(q, x)
     powers = np.exp(real - real.max(axis=-1, keepdims=True))
     return quantize(powers / powers.sum(axis=-1, keepdims=True), y, arithmetic)
 
 
-def _by_table(x: QParams, y: QParams, length: int) -> SoftmaxOfLevels:
+def _by_table(x: QParams, y: QParams, length: int) -> SoftmaxOfCodes:
     """t_d = f32(exp(s (d + b))), b = max(0, ln(f32 max / n) − 5) / s;  y = rne(t_d · ⌊1/s_y⌋ / Σ t) + z_y.
 
-    d ≤ 0 is the difference to the row's largest level; sums in float32 run along the row. ⌊1/s_y⌋ makes 254 of the
+    d ≤ 0 is the difference to the row's largest code; sums in float32 run along the row. ⌊1/s_y⌋ makes 254 of the
     usual 1/255 in float32. Source: ONNX Runtime, qlinear_softmax.cc.
 
-    A short row has t near the largest float32: for one level and ⌊1/s_y⌋ > 148 their product is infinite. Of that x64
+    A short row has t near the largest float32: for one code and ⌊1/s_y⌋ > 148 their product is infinite. Of that x64
     makes 0 as an unsigned integer and −2³¹ as a signed one, to which it adds the zero point in 32 bits, which wrap.
     """
     scale = float(x.scale)
@@ -143,9 +143,9 @@ def _by_table(x: QParams, y: QParams, length: int) -> SoftmaxOfLevels:
     infinite = float(_LOWEST) if y.qtype.signed else 0.0
     steps, zero = np.floor(np.float32(1) / np.float32(y.scale)), int(y.zero_point)
 
-    def run(q: Levels) -> tuple[Levels, int]:
-        levels = q.astype(np.int32)
-        powers = table[levels - levels.max(axis=-1, keepdims=True) + 255]
+    def run(q: Codes) -> tuple[Codes, int]:
+        codes = q.astype(np.int32)
+        powers = table[codes - codes.max(axis=-1, keepdims=True) + 255]
         sums = np.add.accumulate(powers, axis=-1, dtype=np.float32)[..., -1:]
         with np.errstate(over="ignore"):
             shares = np.rint(powers * steps / sums)
@@ -156,11 +156,11 @@ def _by_table(x: QParams, y: QParams, length: int) -> SoftmaxOfLevels:
     return run
 
 
-def _by_fixed_point(x: QParams, y: QParams) -> SoftmaxOfLevels:
+def _by_fixed_point(x: QParams, y: QParams) -> SoftmaxOfCodes:
     """E(d) = exp(d · s) in Q0.31, d · s in Q5.26;  r · 2⁻ᵉ = 1 / Σ E, sums in Q12.19;  y = (r ⊗ E) >> (e + 23) + z_y.
 
     Differences below −⌊31 · 2²⁶ / 2^shift⌋ count as nothing. A sum beyond 12 integer bits, which takes more than 4,095
-    levels, saturates. Source: TFLite reference/softmax.h.
+    codes, saturates. Source: TFLite reference/softmax.h.
     """
     beta = min(float(x.scale) * 2.0 ** (31 - _DIFFERENCE_BITS), 2.0**31 - 1)
     fixed = fixed_multiplier(np.asarray(beta), _Q31)
@@ -174,9 +174,9 @@ def _by_fixed_point(x: QParams, y: QParams) -> SoftmaxOfLevels:
     low, high, dtype = y.qtype.qmin, y.qtype.qmax, y.qtype.storage_dtype
     highest = (1 << 31) - 1
 
-    def run(q: Levels) -> tuple[Levels, int]:
-        levels = q.astype(np.int64)
-        places = levels - levels.max(axis=-1, keepdims=True) + 255
+    def run(q: Codes) -> tuple[Codes, int]:
+        codes = q.astype(np.int64)
+        places = codes - codes.max(axis=-1, keepdims=True) + 255
         sums: Ints = addends[places].sum(axis=-1, keepdims=True)
         inverse, over_unit = reciprocal(np.minimum(sums, highest), _SUM_BITS)
         shares = shift_right(high_product(powers[places], inverse), over_unit + 31 - 8, Rounding.HALF_AWAY) + low
@@ -246,7 +246,7 @@ def _polynomial(x: Single, coefficients: tuple[float, ...], multiply_add: Multip
     return total
 
 
-# Hard swish of levels in 16-bit fixed point, as TFLite counts it: y ≈ x · clamp(x + 3, 0, 6) / 6.
+# Hard swish of codes in 16-bit fixed point, as TFLite counts it: y ≈ x · clamp(x + 3, 0, 6) / 6.
 #
 #     h = (q − z_x) · 2⁷                               16 bits, at s_x / 128
 #     v = h ⊗ m_y                                     at the output's scale but for 2^e_y, m_y · 2^e_y = s_x / 128 / s_y
@@ -261,7 +261,7 @@ _EXTRA_BITS = 7
 
 
 def hard_swish_in_16_bits(q: Ints, x: QParams, y: QParams) -> Ints:
-    """Hard swish of levels ``q`` (int64, 8 bits) of grid ``x`` on grid ``y``, not yet clamped; both per tensor.
+    """Hard swish of codes ``q`` (int64, 8 bits) with qparams ``x`` as codes of ``y``, not yet clamped; both per tensor.
 
     Raises:
         InputError: an output finer than the input's 128th part, which this scheme cannot hold.
@@ -276,9 +276,9 @@ def hard_swish_in_16_bits(q: Ints, x: QParams, y: QParams) -> Ints:
             expected="an output scale of at least a 128th of the input's",
             remedy="Choose other scales, or another arithmetic.",
         )
-    levels = (q - int(x.zero_point)) << _EXTRA_BITS
-    product = _high_product(levels, factor)
-    gate = _saturated(levels << (gate_up - 1)) if gate_up > 0 else levels
+    codes = (q - int(x.zero_point)) << _EXTRA_BITS
+    product = _high_product(codes, factor)
+    gate = _saturated(codes << (gate_up - 1)) if gate_up > 0 else codes
     gate = _high_product(gate, gate_factor)
     gate = _saturated(gate << 1) if gate_up > 0 else shift_right(gate, -gate_up, Rounding.HALF_AWAY)
     share = (gate + (1 << 15)) >> 1
@@ -300,20 +300,20 @@ def _saturated(values: Ints) -> Ints:
     return np.asarray(np.clip(values, _HARD_SWISH_LOWEST, _HIGHEST), np.int64)
 
 
-# From the sum of n levels to their mean on another grid: y = clamp(round(Σ (x − z_x) · s_x / (s_y · n)) + z_y).
+# From the sum of n codes to their mean with other qparams: y = clamp(round(Σ (x − z_x) · s_x / (s_y · n)) + z_y).
 #
 # The schemes are those of ``Averaging`` (``arithmetic``). Those that need nothing but the sum are here; REAL, whose
 # result depends on the order in which floats are summed, belongs to the code that has the order.
 
 Averager = Callable[[Ints], Ints]
-"""Σ (x − z_x), int64 → levels, not yet clamped."""
+"""Σ (x − z_x), int64 → codes, not yet clamped."""
 
 
 def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Averager:
-    """What makes means of sums of ``counts`` levels each (≥ 1, broadcast against the sums).
+    """What makes means of sums of ``counts`` codes each (≥ 1, broadcast against the sums).
 
-    RAW and WITHIN keep to grids that are one; between two they are SCALED. A FOLDED count needs a fixed multiplier,
-    else it is SCALED too.
+    RAW and WITHIN hold where input and output have the same qparams; else they are SCALED. A FOLDED count needs a fixed
+    multiplier; else it is SCALED too.
 
     Raises:
         InputError: a multiplier that the arithmetic cannot hold.

@@ -175,7 +175,7 @@ def _beyond(multipliers: Floats, expected: str) -> InputError:
     )
 
 
-# From accumulators to levels by integers alone, under arithmetics that multiply by m and shift.
+# From accumulators to codes by integers alone, under arithmetics that multiply by m and shift.
 #
 #     FIXED, FRACTION, POWER    v₀ = (acc · 2^left) · m        v ← v / 2^shift, rounded: once a stage
 #     SHORT                     ((acc ⌊/⌋ 2^pre) · m + 2^(post − 1)) ⌊/⌋ 2^post
@@ -200,7 +200,7 @@ class ShiftSteps:
     factor: Ints
     stages: tuple[tuple[Rounding, Ints], ...]
 
-    def levels(self, sums: Ints) -> Ints:
+    def codes(self, sums: Ints) -> Ints:
         """``sums`` on the output's scale, without its zero point."""
         if np.any(self.left):
             sums = np.where(self.left > 0, in_bits(sums << self.left, _SUMS, Overflow.WRAP), sums)
@@ -258,7 +258,7 @@ class ShortSteps:
     nudge: Ints
     bits: int
 
-    def levels(self, sums: Ints) -> Ints:
+    def codes(self, sums: Ints) -> Ints:
         """``sums`` on the output's scale, without its zero point."""
         product = shift_right(sums, self.short.pre, Rounding.FLOOR) * self.short.factor
         return in_bits(product + self.nudge, self.bits, Overflow.WRAP) >> self.short.post
@@ -384,7 +384,7 @@ class FloatSteps:
         return np.asarray(np.multiply(values, self.multiplier, dtype=dtype))
 
 
-def real_levels(
+def real_codes(
     scales: Scales,
     scaling: Scaling,
     zero_point: int,
@@ -407,7 +407,7 @@ def real_levels(
 def float_steps(
     scales: Scales, scaling: Scaling, bias: Ints | None, ranges: Ranges | None = None, zero_point: int = 0
 ) -> FloatSteps:
-    """The steps of ``scaling``; arguments as of ``real_levels``, and ``ranges`` and the output's zero point of RANGE.
+    """The steps of ``scaling``; arguments as of ``real_codes``, and ``ranges`` and the output's zero point of RANGE.
 
     Raises:
         InputError: a multiplier, a reciprocal or a bias beyond its float's largest number.

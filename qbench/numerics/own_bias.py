@@ -50,13 +50,13 @@ class OwnBias:
         """Whether every sum stays at the scale of its product."""
         return bool(np.array_equal(self.at, self.product))
 
-    def bias_levels(self, levels: Ints, arithmetic: Arithmetic) -> Ints:
+    def bias_codes(self, codes: Ints, arithmetic: Arithmetic) -> Ints:
         """The bias at the scale of the sum, in the accumulator's register.
 
         Raises:
             InputError: a ratio of scales that the arithmetic does not hold.
         """
-        return _brought(self.bias, self.at, arithmetic)(levels)
+        return _brought(self.bias, self.at, arithmetic)(codes)
 
     def sums(self, arithmetic: Arithmetic) -> Callable[[Ints], Ints]:
         """What brings accumulators (…, N) to the scale of the sum, in their register.
@@ -75,4 +75,4 @@ class OwnBias:
 
 def _brought(old: Floats, new: Floats, arithmetic: Arithmetic) -> Callable[[Ints], Ints]:
     bring = scaler((old, 1.0, new), arithmetic.scaling)
-    return lambda levels: held(bring(levels), arithmetic.accumulator)
+    return lambda codes: held(bring(codes), arithmetic.accumulator)

@@ -1,4 +1,4 @@
-"""The parameters of a quantization grid, r = scale · (q − zero_point), per tensor, per channel or block; intervals."""
+"""The parameters of quantized values, r = scale · (q − zero_point), per tensor, per channel or block; intervals."""
 
 from __future__ import annotations  # help() shows npt.ArrayLike, and not the union behind it
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from qbench.numerics.qtype import QType, qtype_of
 
-# The parameters of an affine grid, r = scale · (q − zero_point), per tensor, per channel or per block.
+# The parameters of quantized values, r = scale · (q − zero_point), per tensor, per channel or per block.
 #
 # Granularity lies in the shape of ``scale``: 0-d per tensor; 1-d along ``axis`` per channel; with ``block_size`` B the
 # shape of the tensor, its ``axis`` divided by B and rounded up (ONNX QuantizeLinear-21).
@@ -17,15 +17,15 @@ from qbench.numerics.qtype import QType, qtype_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QParams:
-    """Scale (float32) and zero point (int64) of one shape, read-only, on the grid ``qtype``.
+    """Scale (float32) and zero point (int64) of one shape, read-only, for codes of ``qtype``.
 
     Args:
         scale: positive and finite as float32; a number or an array.
         zero_point: between qmin and qmax; a number applies to every channel.
-        qtype: the grid, or its name.
+        qtype: the integer type, or its name.
         axis: of the tensor, that the parameters run along; None: one pair for the tensor.
         block_size: consecutive elements along ``axis`` that share a pair.
-        narrow_range: leave out the lowest level, so that a signed grid is symmetric (−127 … 127).
+        narrow_range: leave out the lowest code, so that a signed type is symmetric (−127 … 127).
 
     Raises:
         ValueError: an invariant above does not hold.
@@ -87,12 +87,12 @@ class QParams:
 
     @property
     def qmin(self) -> int:
-        """The lowest level in use."""
+        """The lowest code in use."""
         return self.qtype.qmin + int(self.narrow_range)
 
     @property
     def qmax(self) -> int:
-        """The highest level in use."""
+        """The highest code in use."""
         return self.qtype.qmax
 
     def __eq__(self, other: object) -> bool:
@@ -142,7 +142,7 @@ def parameter_shape(shape: tuple[int, ...], axis: int | None, block_size: int | 
     return (*shape[:axis], -(-shape[axis] // block_size), *shape[axis + 1 :])
 
 
-# Real intervals [low, high]: what a range method gives and a grid has to represent, one or one a channel.
+# Real intervals [low, high]: what a range method gives and quantized values have to represent: one, or one per channel.
 
 Floats = npt.NDArray[np.float64]
 

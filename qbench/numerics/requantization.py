@@ -29,7 +29,7 @@ from qbench.numerics.multiplier import (
     Scales,
     exact_multipliers,
     float_steps,
-    real_levels,
+    real_codes,
     real_multiplier,
     shift_steps,
     short_steps,
@@ -37,44 +37,44 @@ from qbench.numerics.multiplier import (
 )
 from qbench.numerics.qparams import QParams
 from qbench.numerics.qtype import QType, qtype_of
-from qbench.numerics.rounding import WIDEST, Ints, Rounding, whole_levels
+from qbench.numerics.rounding import WIDEST, Ints, Rounding, whole_codes
 
-# What operators of two quantized arrays begin and end with: levels as int64, grids per tensor, levels clamped.
+# What operators of two quantized arrays begin and end with: codes as int64, qparams per tensor, codes clamped.
 
-Grids = tuple[QParams, QParams, QParams]
+QParamsOfThree = tuple[QParams, QParams, QParams]
 """Of both operands and the result; each per tensor."""
 
 
-def require_per_tensor(grids: Grids) -> None:
-    """Refuse a grid per channel.
+def require_per_tensor(qparams: QParamsOfThree) -> None:
+    """Refuse qparams per channel.
 
     Raises:
         ValueError: there is one.
     """
-    if any(grid.axis is not None for grid in grids):
-        raise ValueError("operators of two quantized operands have grids per tensor")
+    if any(one.axis is not None for one in qparams):
+        raise ValueError("operators of two quantized operands have qparams per tensor")
 
 
-def centred(levels: npt.ArrayLike, grid: QParams) -> Ints:
-    """``levels`` less the zero point of ``grid``, int64."""
-    return np.asarray(np.asarray(levels).astype(np.int64) - int(grid.zero_point))
+def centred(codes: npt.ArrayLike, qparams: QParams) -> Ints:
+    """``codes`` less the zero point of ``qparams``, int64."""
+    return np.asarray(np.asarray(codes).astype(np.int64) - int(qparams.zero_point))
 
 
-def clamped(levels: Ints, out: QParams, arithmetic: Arithmetic) -> npt.NDArray[Any]:
-    """``levels`` as ``arithmetic`` gives them on ``out``, in its storage dtype."""
-    return np.clip(levels, *arithmetic.limits(out)).astype(out.qtype.storage_dtype)
+def clamped(codes: Ints, out: QParams, arithmetic: Arithmetic) -> npt.NDArray[Any]:
+    """``codes`` as ``arithmetic`` gives them on ``out``, in its storage dtype."""
+    return np.clip(codes, *arithmetic.limits(out)).astype(out.qtype.storage_dtype)
 
 
 def refused(found: str, expected: str) -> InputError:
     """Operands that an arithmetic cannot bring together."""
-    remedy = "Choose other grids, or another arithmetic."
+    remedy = "Choose other qparams, or another arithmetic."
     return InputError("Bringing two quantized operands together", found=found, expected=expected, remedy=remedy)
 
 
 # What callers hand to ``requantize`` and to operators of two operands, looked at before anything is counted.
 #
-# Levels lie on their grid, accumulators are integers that an int64 holds, a zero point and limits are levels of the
-# output, scales are positive and finite as the arithmetic reads them, and all shapes belong together.
+# Codes are in the range of their type, accumulators are integers that an int64 holds, a zero point and limits are codes
+# of the output, scales are positive and finite as the arithmetic reads them, and all shapes belong together.
 
 REQUANTIZING = "Requantizing accumulators"
 _COUNTING = "Counting with quantized arrays"
@@ -120,25 +120,25 @@ def scales_read(scales: Scales, scaling: Scaling) -> tuple[float, npt.NDArray[np
     return float(found[0]), found[1], float(found[2])
 
 
-def level(value: object, qtype: QType, what: str) -> int:
-    """``value``, an integer that is a level of ``qtype``.
+def code(value: object, qtype: QType, what: str) -> int:
+    """``value``, an integer that is a code of ``qtype``.
 
     Raises:
         InputError: it is not.
     """
     array = np.asarray(value)
     if array.ndim or array.dtype.kind not in "iu" or not qtype.qmin <= int(array) <= qtype.qmax:
-        raise _refused(REQUANTIZING, f"{what} {value!s}", f"a level of {qtype}: {qtype.qmin} … {qtype.qmax}")
+        raise _refused(REQUANTIZING, f"{what} {value!s}", f"a code of {qtype}: {qtype.qmin} … {qtype.qmax}")
     return int(array)
 
 
 def clamps(limits: tuple[int, int], qtype: QType) -> tuple[int, int]:
-    """``limits``, two levels of ``qtype`` in order.
+    """``limits``, two codes of ``qtype`` in order.
 
     Raises:
         InputError: they are not.
     """
-    low, high = (level(one, qtype, "the limit") for one in limits)
+    low, high = (code(one, qtype, "the limit") for one in limits)
     if low > high:
         raise _refused(REQUANTIZING, f"limits {low} … {high}", "the lower one first")
     return low, high
@@ -161,13 +161,13 @@ def along_axis(values: npt.NDArray[Any], shape: tuple[int, ...], axis: int, what
     return values.reshape(tuple(-1 if index == axis % len(shape) else 1 for index in range(len(shape))))
 
 
-def operands(a: npt.ArrayLike, b: npt.ArrayLike, grids: Grids) -> tuple[Ints, Ints]:
-    """Levels ``a`` and ``b`` as int64, which are on their grids and broadcast.
+def operands(a: npt.ArrayLike, b: npt.ArrayLike, qparams: QParamsOfThree) -> tuple[Ints, Ints]:
+    """Codes ``a`` and ``b`` as int64, which are on their qparams and broadcast.
 
     Raises:
-        InputError: they are no such levels.
+        InputError: they are no such codes.
     """
-    left, right = levels_on(a, grids[0].qtype, "'a'"), levels_on(b, grids[1].qtype, "'b'")
+    left, right = codes_on(a, qparams[0].qtype, "'a'"), codes_on(b, qparams[1].qtype, "'b'")
     try:
         np.broadcast_shapes(left.shape, right.shape)
     except ValueError as error:
@@ -176,27 +176,27 @@ def operands(a: npt.ArrayLike, b: npt.ArrayLike, grids: Grids) -> tuple[Ints, In
     return left, right
 
 
-def levels_on(values: npt.ArrayLike, qtype: QType, what: str) -> Ints:
-    """``values``, levels of ``qtype``, as int64.
+def codes_on(values: npt.ArrayLike, qtype: QType, what: str) -> Ints:
+    """``values``, codes of ``qtype``, as int64.
 
     Raises:
         InputError: they are none.
     """
-    levels = integers(values, what, _COUNTING)
-    if levels.size and (levels.min() < qtype.qmin or levels.max() > qtype.qmax):
+    codes = integers(values, what, _COUNTING)
+    if codes.size and (codes.min() < qtype.qmin or codes.max() > qtype.qmax):
         found, expected = (
-            f"{what} of {levels.min()} … {levels.max()}",
-            f"levels of {qtype}: {qtype.qmin} … {qtype.qmax}",
+            f"{what} of {codes.min()} … {codes.max()}",
+            f"codes of {qtype}: {qtype.qmin} … {qtype.qmax}",
         )
         raise _refused(_COUNTING, found, expected)
-    return levels
+    return codes
 
 
 def _refused(doing: str, found: str, expected: str) -> InputError:
     return InputError(doing, found=found, expected=expected, remedy="Correct what is handed in.")
 
 
-# From an accumulator to a level, under any arithmetic: y = clamp(round((acc + bias) · M) + z), M = s_x · s_w / s_y.
+# From an accumulator to a code, under any arithmetic: y = clamp(round((acc + bias) · M) + z), M = s_x · s_w / s_y.
 #
 # The forms of M are in ``multiplier``, the rounding rules in ``rounding``; which of them, how often and in what order
 # is an ``Arithmetic``. ``exact`` is the yardstick: M a rational, one rounding, nothing overflows. Everything that
@@ -217,25 +217,25 @@ def requantize(
     axis: int = -1,
     limits: tuple[int, int] | None = None,
 ) -> npt.NDArray[Any]:
-    """``acc`` on the output's grid.
+    """``acc`` as codes of the output.
 
     Args:
         acc: accumulators, integers of any shape.
         scales: of input, weight and output; the weight's a number or 1-d along ``axis``. They keep the precision that
             they are given in: an arithmetic that counts in float32 rounds them itself.
         zero_point: of the output.
-        qtype: the output's grid, or its name.
+        qtype: of the output, or its name.
         arithmetic: an arithmetic or its name; its rules for convolutions are used. Other products can have rules
             of their own, as gemmlowp's Gemm has: ``arithmetic.at("Gemm", "")`` gives them.
         bias: integers at s_x · s_w, a number or 1-d along ``axis``.
         axis: of ``acc``, that channels run along.
-        limits: levels to clamp to, (lo, hi); None: the ends of the grid.
+        limits: codes to clamp to, (lo, hi); None: the ends of the type.
 
     Returns:
-        An array of acc's shape and the grid's storage dtype.
+        An array of acc's shape and the type's storage dtype.
 
     Raises:
-        InputError: an unknown arithmetic or grid, a multiplier that this one cannot hold, or arguments that are not as
+        InputError: an unknown arithmetic or type, a multiplier that this one cannot hold, or arguments that are not as
             said here.
     """
     arithmetic = arithmetic_for(arithmetic, "Conv")
@@ -245,7 +245,7 @@ def requantize(
     x, weight, y = scales_read(scales, arithmetic.scaling)
     along: Scales = (x, along_axis(weight, shape, axis, "scales of the weight"), y)
     added = None if bias is None else along_axis(integers(bias, "a bias"), shape, axis, "a bias")
-    offset = level(zero_point, qtype, "the zero point")
+    offset = code(zero_point, qtype, "the zero point")
     low, high = (
         (qtype.qmin + int(arithmetic.narrow and qtype.signed), qtype.qmax) if limits is None else clamps(limits, qtype)
     )
@@ -253,8 +253,8 @@ def requantize(
     if added is not None and real is None:
         sums = sums + added
     ranges = Ranges(x, qtype.qmin, qtype.qmax)
-    levels = scaler(along, arithmetic.scaling, offset, real, ranges)(held(np.atleast_1d(sums), arithmetic.accumulator))
-    return np.clip(levels, low, high).astype(qtype.storage_dtype).reshape(shape)
+    codes = scaler(along, arithmetic.scaling, offset, real, ranges)(held(np.atleast_1d(sums), arithmetic.accumulator))
+    return np.clip(codes, low, high).astype(qtype.storage_dtype).reshape(shape)
 
 
 def scaler(
@@ -287,22 +287,22 @@ def scaler(
         case MultiplierForm.RANGE:
             steps = float_steps(scales, scaling, real_bias, ranges, zero_point)
             rounding = scaling.stages[-1].rounding
-            return lambda sums: _inner(whole_levels(steps.reals(sums), rounding), scaling) + steps.base
+            return lambda sums: _inner(whole_codes(steps.reals(sums), rounding), scaling) + steps.base
         case MultiplierForm.SHORT:
-            rounded = short_steps(scales, scaling).levels
+            rounded = short_steps(scales, scaling).codes
         case MultiplierForm.FIXED | MultiplierForm.FRACTION | MultiplierForm.POWER:
-            rounded = shift_steps(scales, scaling).levels
+            rounded = shift_steps(scales, scaling).codes
     return lambda sums: _inner(rounded(sums), scaling) + zero_point
 
 
 def fixed_scaler(fixed: Fixed, scaling: Scaling, zero_point: int = 0) -> Scaler:
     """As ``scaler``, of a FIXED multiplier that is there already."""
-    rounded = steps_of(fixed, scaling).levels
+    rounded = steps_of(fixed, scaling).codes
     return lambda sums: _inner(rounded(sums), scaling) + zero_point
 
 
-def _inner(levels: Ints, scaling: Scaling) -> Ints:
-    return in_bits(levels, scaling.inner_bits, Overflow.SATURATE) if scaling.inner_bits else levels
+def _inner(codes: Ints, scaling: Scaling) -> Ints:
+    return in_bits(codes, scaling.inner_bits, Overflow.SATURATE) if scaling.inner_bits else codes
 
 
 def _in_rationals(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
@@ -314,30 +314,30 @@ def _in_rationals(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
     def scale(sums: Ints) -> Ints:
         with np.errstate(over="ignore"):
             real = np.clip(sums * multiplier + offset, -WIDEST, WIDEST)
-        levels = whole_levels(real, rounding)
+        codes = whole_codes(real, rounding)
         step = real - np.floor(real)
         near = np.minimum(np.abs(step - 0.5), np.minimum(step, 1 - step)) <= np.abs(real) * 2.0**-50 + 2.0**-60
         near &= np.abs(real) < WIDEST
         if near.any():
             where = np.nonzero(near)
             rationals = np.broadcast_to(exact, sums.shape)[where].tolist()
-            levels[where] = [
+            codes[where] = [
                 _round_fraction(int(s) * m + offset, rounding)
                 for s, m in zip(sums[where].tolist(), rationals, strict=True)
             ]
-        return _inner(levels, scaling) + (zero_point - offset)
+        return _inner(codes, scaling) + (zero_point - offset)
 
     return scale
 
 
 def _in_floats(scales: Scales, scaling: Scaling, zero_point: int, bias: Ints | None) -> Scaler:
-    reals, rounding = real_levels(scales, scaling, zero_point, bias), scaling.stages[-1].rounding
+    reals, rounding = real_codes(scales, scaling, zero_point, bias), scaling.stages[-1].rounding
     behind = zero_point if scaling.zero_point is ZeroPoint.AFTER else 0
 
     def scale(sums: Ints) -> Ints:
-        with np.errstate(over="ignore"):  # what leaves a float is clamped like all that leaves the grid
+        with np.errstate(over="ignore"):  # what leaves a float is clamped like every code out of range
             values = reals(sums)
-        return _inner(whole_levels(values, rounding), scaling) + behind
+        return _inner(whole_codes(values, rounding), scaling) + behind
 
     return scale
 
@@ -359,57 +359,57 @@ def _round_fraction(value: Fraction, rounding: Rounding) -> int:
             return low + (rest > half or (rest == half and low % 2 == 1))
 
 
-# Levels of one grid as levels of another: y = clamp(round((q − z_x) · s_x / s_y) + z_y), under any arithmetic.
+# Requantizing codes to other qparams: y = clamp(round((q − z_x) · s_x / s_y) + z_y), under any arithmetic.
 #
 # An arithmetic with a scheme of its own (``Arithmetic.rescaling``) multiplies by it. Without one, arithmetics of float
 # multipliers dequantize and quantize; those of integer multipliers, and the exact one, treat q − z_x as an accumulator.
 
-Levels = npt.NDArray[Any]
+Codes = npt.NDArray[Any]
 _FLOATS = (MultiplierForm.FLOAT32, MultiplierForm.FLOAT64, MultiplierForm.CHAIN, MultiplierForm.RANGE)
 
 
-def rescale_quantized(q: npt.ArrayLike, x: QParams, y: QParams, arithmetic: Arithmetic | str) -> Levels:
-    """Levels ``q`` of grid ``x`` on grid ``y``.
+def rescale_quantized(q: npt.ArrayLike, x: QParams, y: QParams, arithmetic: Arithmetic | str) -> Codes:
+    """Codes ``q``, which have the qparams ``x``, as codes of ``y``.
 
     Args:
         q: integers of any shape.
-        x, y: grids per tensor.
+        x, y: qparams per tensor.
         arithmetic: an arithmetic or its name.
 
     Returns:
         An array of q's shape and the storage dtype of ``y``.
 
     Raises:
-        InputError: an unknown arithmetic, a ratio of scales that this one cannot hold, or what is no level of ``x``.
-        ValueError: a grid per channel.
+        InputError: an unknown arithmetic, a ratio of scales that this one cannot hold, or what is no code of ``x``.
+        ValueError: qparams per channel.
     """
-    return rescaler(x, y, arithmetic_for(arithmetic, "Requantize"))(levels_on(q, x.qtype, "levels"))
+    return rescaler(x, y, arithmetic_for(arithmetic, "Requantize"))(codes_on(q, x.qtype, "codes"))
 
 
-def rescaler(x: QParams, y: QParams, arithmetic: Arithmetic) -> Callable[[Levels], Levels]:
-    """What brings levels from ``x`` to ``y``; all that depends on the grids alone is computed here.
+def rescaler(x: QParams, y: QParams, arithmetic: Arithmetic) -> Callable[[Codes], Codes]:
+    """What brings codes from ``x`` to ``y``; all that depends on the qparams alone is computed here.
 
     Raises:
         InputError: a ratio of scales that the arithmetic cannot hold.
-        ValueError: a grid per channel.
+        ValueError: qparams per channel.
     """
     if x.axis is not None or y.axis is not None:
-        raise ValueError("levels are brought from grid to grid per tensor")
+        raise ValueError("codes are requantized from and to qparams per tensor")
     if (x.scale, x.zero_point, x.qtype) == (y.scale, y.zero_point, y.qtype) and not arithmetic.narrow:
         return lambda q: q
-    if arithmetic.dequantizing is Dequantizing.FUSED and scaling_of_levels(arithmetic) is None:
+    if arithmetic.dequantizing is Dequantizing.FUSED and scaling_of_codes(arithmetic) is None:
         return lambda q: quantize(dequantize(q, x, arithmetic), y, arithmetic)
     bring, zero = centred_rescaler(x.scale, y, arithmetic), int(x.zero_point)
     return lambda q: bring(q.astype(np.int64) - zero)
 
 
-def centred_rescaler(scale: npt.ArrayLike, y: QParams, arithmetic: Arithmetic) -> Callable[[Levels], Levels]:
-    """As ``rescaler``, of levels of a grid with ``scale`` that have lost their zero point (int64, of up to 32 bits).
+def centred_rescaler(scale: npt.ArrayLike, y: QParams, arithmetic: Arithmetic) -> Callable[[Codes], Codes]:
+    """As ``rescaler``, of codes with ``scale`` that have lost their zero point (int64, of up to 32 bits).
 
     Raises:
         InputError: a ratio of scales that the arithmetic cannot hold.
     """
-    scaling = scaling_of_levels(arithmetic)
+    scaling = scaling_of_codes(arithmetic)
     if scaling is None:
         single = np.asarray(scale, np.float32)
         return lambda centred: quantize(np.asarray(centred.astype(np.float32) * single, np.float32), y, arithmetic)
@@ -417,6 +417,6 @@ def centred_rescaler(scale: npt.ArrayLike, y: QParams, arithmetic: Arithmetic) -
     return lambda centred: np.clip(rounded(centred), low, high).astype(y.qtype.storage_dtype)
 
 
-def scaling_of_levels(arithmetic: Arithmetic) -> Scaling | None:
-    """How the arithmetic multiplies levels without their zero point; None: it does so in floats."""
+def scaling_of_codes(arithmetic: Arithmetic) -> Scaling | None:
+    """How the arithmetic multiplies codes without their zero point; None: it does so in floats."""
     return arithmetic.rescaling or (None if arithmetic.scaling.form in _FLOATS else arithmetic.scaling)

@@ -22,7 +22,7 @@ Reals = npt.NDArray[np.floating[Any]]
 
 
 class Rounding(enum.Enum):
-    """What becomes of the part that a narrower grid cannot hold."""
+    """What becomes of the part that a narrower type cannot hold."""
 
     HALF_EVEN = "half_even"
     HALF_AWAY = "half_away"
@@ -39,7 +39,7 @@ def round_reals(values: Reals, rounding: Rounding) -> Reals:
     return _REALS[rounding](values)
 
 
-def whole_levels(values: Reals, rounding: Rounding) -> Ints:
+def whole_codes(values: Reals, rounding: Rounding) -> Ints:
     """``values`` rounded to int64; infinities and what lies beyond ±2⁴⁰ become that."""
     return round_reals(np.asarray(np.clip(values, -WIDEST, WIDEST)), rounding).astype(np.int64)
 

@@ -23,7 +23,7 @@ from qbench.graph import (
     op_spec,
     weight_channel_axis,
 )
-from qbench.numerics import Interval, QParams, clip_levels
+from qbench.numerics import Interval, QParams, clip_codes
 from qbench.quantization.internal_qparams import Ranges, inner_problem
 from qbench.quantization.schema import GraphOutputs, Schema, SlotOptions
 from qbench.quantization.spec import Spec, activation_dtype, beyond_activations, beyond_weights, clips_levels
@@ -316,7 +316,7 @@ def _one_by_one(qparams: QParams) -> list[QParams]:
 def levels_of(clip: ir.Node, qparams: QParams) -> tuple[int, int]:
     """The quantized values that ``clip`` (with constant ends) clips to, under qparams per tensor."""
     if clip.op_type == "Relu":
-        return clip_levels(0.0, np.inf, qparams)
+        return clip_codes(0.0, np.inf, qparams)
     ends = [constant_value(clip.inputs[i]) if i < len(clip.inputs) else None for i in (1, 2)]
     low, high = (default if end is None else float(end) for end, default in zip(ends, (-np.inf, np.inf), strict=True))
-    return clip_levels(low, high, qparams)
+    return clip_codes(low, high, qparams)

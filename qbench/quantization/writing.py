@@ -12,7 +12,7 @@ from qbench.graph import (
     constant_value,
     extend_lineage,
     graph_digest,
-    mark_float_levels,
+    mark_float_codes,
     node_key,
     origin_of,
     own_copy,
@@ -118,14 +118,14 @@ def write_float_levels(nodes: NodeWriter, value: ir.Value, qparams: QParams) -> 
     for operator, operands, word in (("Div", [scale], "levels"), ("Round", [], "rounded"), ("Clip", ends, "clipped")):
         node = nodes.made(operator, [last, *operands], [], f"{value.name}_{word}", ir.DataType.FLOAT)
         node.outputs[0].shape = value.shape
-        mark_float_levels(node, name)
+        mark_float_codes(node, name)
         nodes.behind(after, node)
         last, after = node.outputs[0], node
     for use in uses:
         wanted = f"{value.name}_for_{node_key(use.node)}"
         node = nodes.made("Mul", [last, scale], [], wanted, ir.DataType.FLOAT)
         node.outputs[0].shape = value.shape
-        mark_float_levels(node, name)
+        mark_float_codes(node, name)
         set_origin(node, origin_of(use.node))
         nodes.before(use.node, use.idx, node)
 

@@ -75,7 +75,7 @@ def least_of_all(values: np.ndarray, kind: GridKind, exponent: float) -> float:
 
 def least_of_powers_of_two(values: np.ndarray, kind: GridKind, exponent: float, low: float, high: float) -> float:
     """Every power-of-two scale from far too fine to covering, and every fourth zero point where there is a choice."""
-    steps = kind.levels - 1
+    steps = kind.code_count - 1
     middle = kind.qtype.middle - kind.qmin
     points = range(0, steps + 1, max(1, steps // 60)) if kind.symmetry == "asymmetric" else [middle]
     top = math.ceil(math.log2(max(-low, high) / min(middle, steps - middle)))
@@ -249,10 +249,10 @@ def divergence_of_range(values: np.ndarray, kind: GridKind, low: float, high: fl
     """The divergence that the entropy method weighs when it takes [low, high], recomputed from raw values by loops."""
     nonzero = values[values != 0].astype(np.float64)
     start, end = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
-    groups = kind.levels
+    groups = kind.code_count
     mirrored = kind.symmetry == "symmetric" or (kind.symmetry == "symmetric_unsigned" and start < 0)
     if mirrored or not start < 0 < end:
-        groups = kind.qmax - kind.qtype.middle + 1 if mirrored else kind.levels
+        groups = kind.qmax - kind.qtype.middle + 1 if mirrored else kind.code_count
         nonzero, start, end = np.abs(nonzero), 0.0, max(-start, end)
         low, high = 0.0, max(-low, high)
     width = (end - start) / bins
@@ -271,7 +271,7 @@ def test_entropy_takes_the_least_of_all_windows(kind: GridKind) -> None:
         found = get_range_method(f"entropy({bins})").of_distribution(Distribution.of(values), kind)
         got = divergence_of_range(values, kind, float(found.low), float(found.high), bins)
         largest = float(np.abs(values).max())
-        groups = kind.qmax - kind.qtype.middle + 1 if kind.symmetry == "symmetric" else kind.levels
+        groups = kind.qmax - kind.qtype.middle + 1 if kind.symmetry == "symmetric" else kind.code_count
         thresholds = [i / bins * largest for i in range(groups, bins + 1)]
         ranges = [(-t, 0.0) if values.max() <= 0 else (0.0, t) for t in thresholds]
         every = [divergence_of_range(values, kind, *ends, bins) for ends in ranges]
@@ -297,7 +297,7 @@ def test_entropy_never_misses_its_own_least(seed: int, name: str, outliers: int,
         largest = float(np.abs(values).max())
         ends = [(0.0, i / bins * largest) for i in range(kind.qmax - kind.qtype.middle + 1, bins + 1)]
     else:
-        ends = list(shrinking(values, kind.levels, bins))
+        ends = list(shrinking(values, kind.code_count, bins))
     every = [divergence_of_range(values, kind, *window, bins) for window in ends]
     assert got == pytest.approx(min(every), rel=1e-9, abs=1e-12)
 

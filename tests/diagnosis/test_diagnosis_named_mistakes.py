@@ -11,7 +11,7 @@ import pytest
 from qbench.backends import get_backend
 from qbench.evaluation import Subject, SubjectArtifacts, build_subject
 from qbench.faults import CATALOGUE, Placed, many_operators
-from qbench.faults.fault import Fault, GraphEdit, Story, pair_in_front, put_levels, put_point, weight_levels
+from qbench.faults.fault import Fault, GraphEdit, Story, pair_in_front, put_codes, put_point, weight_codes
 from qbench.faults.trial import FaultHarness
 from qbench.graph import constant_value
 from qbench.judging import Cause
@@ -40,10 +40,10 @@ def harness(name="digits_many_operators", schema="w8a8_asym_pc"):
 
 def flipped(bit):
     def edit(node, random):
-        levels = weight_levels(node).copy()
+        levels = weight_codes(node).copy()
         flat = levels.view(np.uint8).reshape(-1)
         flat[random.integers(flat.size)] ^= np.uint8(1 << bit)
-        put_levels(node, 1, levels)
+        put_codes(node, 1, levels)
 
     return edit
 

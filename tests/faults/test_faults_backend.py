@@ -8,7 +8,7 @@ from qbench.diagnosis.target import watches_itself
 from qbench.diagnosis.units import quantized_units
 from qbench.errors import InputError, UnsupportedError
 from qbench.faults import FaultyWork, Placed, WrongPass, edited, get_fault, is_equivalent, with_fault, wrong_rewriting
-from qbench.graph import check_convention, grid_of
+from qbench.graph import check_convention, node_qparams
 from qbench.passes import Pipeline, run_pipeline
 from qbench.storage import Cache
 from tests.faults.broken_digits import MACHINE, batches, make_grounds
@@ -130,7 +130,9 @@ def test_a_calibration_fault_moves_the_grid_of_its_operator_alone(ground, name):
 
 def moved(right, wrong):
     """The quantizers whose grids differ."""
-    grids = [{n.outputs[0].name: grid_of(n) for n in m.graph if n.op_type == "QuantizeLinear"} for m in (right, wrong)]
+    grids = [
+        {n.outputs[0].name: node_qparams(n) for n in m.graph if n.op_type == "QuantizeLinear"} for m in (right, wrong)
+    ]
     return {
         name
         for name, grid in grids[0].items()

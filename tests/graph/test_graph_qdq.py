@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 
-from qbench.graph import Form, check_convention, form_of, mark_float_levels
+from qbench.graph import Form, check_convention, form_of, mark_float_codes
 
 HEAD = """<ir_version: 10, opset_import: ["" : 21]>
 net (float[N, 2] x) => (float[N, 2] y)
@@ -119,7 +119,7 @@ def grid_in_floats(old="", new=""):
     net = ir.from_onnx_text(FLOATS.replace(old, new))
     for node in net.graph:
         if node.op_type in ("Div", "Round", "Clip", "Mul"):
-            mark_float_levels(node, "int32")
+            mark_float_codes(node, "int32")
     return net
 
 

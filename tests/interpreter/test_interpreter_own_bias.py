@@ -20,7 +20,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from qbench.backends import IntegerBackend, get_backend
-from qbench.graph import mark_float_levels
+from qbench.graph import mark_float_codes
 from qbench.interpreter import counting_means
 from qbench.numerics import OwnBias, get_arithmetic, held
 from qbench.passes import declined, integer_target, lower_to_integers
@@ -89,7 +89,7 @@ class Case:
         for node in model.graph:
             node.name = node.outputs[0].name
             if node.name in ("pd", "pr", "pc", "pm"):
-                mark_float_levels(node, "int32")
+                mark_float_codes(node, "int32")
         return model
 
     @property
@@ -269,5 +269,5 @@ def test_sums_are_those_of_code_that_tvm_compiles() -> None:
     text = json.dumps([part.tolist() for part in (acc, bias, left)])
     done = subprocess.run([sys.executable, "-c", _BY_TVM, text], capture_output=True, text=True, check=True)
     own = OwnBias.of(1.0, np.ones(left.size), 2.0**-left, ruled=False)
-    sums = held(own.sums(RELAY)(acc) + own.bias_levels(bias, RELAY), RELAY.accumulator)
+    sums = held(own.sums(RELAY)(acc) + own.bias_codes(bias, RELAY), RELAY.accumulator)
     assert sums.tolist() == json.loads(done.stdout)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
 from qbench.interpreter import Program, counting_means
-from qbench.numerics import QParams, QType, get_arithmetic, list_arithmetics, softmax_of_levels
+from qbench.numerics import QParams, QType, get_arithmetic, list_arithmetics, softmax_of_codes
 
 RANDOM = np.random.default_rng(11)
 
@@ -133,7 +133,7 @@ def test_fixed_point_is_tflites_to_the_bit(row: list[int], scale: float, signed:
     kind, lowest = (QType.parse("int8"), -128) if signed else (QType.parse("uint8"), 0)
     levels = np.array([row]) - (0 if signed else -128)
     x, y = QParams(scale, 0, kind), QParams(1 / 256, lowest, kind)
-    found, overflowed = softmax_of_levels(x, y, len(row), get_arithmetic("gemmlowp"))(levels)
+    found, overflowed = softmax_of_codes(x, y, len(row), get_arithmetic("gemmlowp"))(levels)
     assert found[0].tolist() == scalar_softmax(levels[0].tolist(), float(np.float32(scale)), lowest)
     assert overflowed == 0
 

@@ -35,7 +35,7 @@ def test_every_width_has_its_levels(bits: int) -> None:
 
 @pytest.mark.parametrize("name", ["int1", "int17", "int64", "float8", "INT8", "int", "uint08x", ""])
 def test_other_names_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match="integer grid"):
+    with pytest.raises(InputError, match="integer type"):
         QType.parse(name)
 
 

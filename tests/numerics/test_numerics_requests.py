@@ -70,7 +70,7 @@ def test_accumulators_are_integers(acc, words):
 
 @pytest.mark.parametrize("zero_point", [1000, -129, 0.5, True, [0], np.nan])
 def test_zero_points_are_levels(zero_point):
-    with pytest.raises(InputError, match=r"the zero point .*; expected a level of int8: -128 … 127"):
+    with pytest.raises(InputError, match=r"the zero point .*; expected a code of int8: -128 … 127"):
         requantize([1], (1.0, 1.0, 1.0), zero_point, "int8", "ideal")
     assert requantize([1], (1.0, 1.0, 1.0), np.int64(-128), "int8", "ideal").tolist() == [-127]
 
@@ -137,7 +137,7 @@ def test_levels_that_are_brought_to_another_grid():
     other = QParams(0.25, 0, "int8")
     assert rescale_quantized([3, 4], GRID, other, "ideal").tolist() == [0, 2]
     for levels in ([1.5], [200]):
-        with pytest.raises(InputError, match="Counting with quantized arrays: found levels of"):
+        with pytest.raises(InputError, match="Counting with quantized arrays: found codes of"):
             rescale_quantized(levels, GRID, other, "ideal")
 
 

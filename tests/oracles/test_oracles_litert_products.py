@@ -8,7 +8,7 @@ import pytest
 from litert_models import MACHINES, Kernels, Tensor, run
 from qdq_models import counted, grid
 
-from qbench.numerics import QParams, clip_levels, requantize
+from qbench.numerics import QParams, clip_codes, requantize
 
 pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("litert")]
 every_engine = pytest.mark.parametrize("kernels", list(Kernels))
@@ -179,7 +179,7 @@ def limits(activation: str | None, y: QParams, kernels: Kernels) -> tuple[int, i
     """Levels to which a fused activation clips: XNNPACK adds the zero point before it rounds, half to even."""
     if activation is None:
         return None
-    low, high = clip_levels(0.0, 6.0 if activation == "RELU6" else np.inf, y)
+    low, high = clip_codes(0.0, 6.0 if activation == "RELU6" else np.inf, y)
     if kernels is Kernels.XNNPACK and activation == "RELU6":
         high = int(np.clip(np.rint(6.0 / np.float32(y.scale) + float(y.zero_point)), low, 127))
     return low, high

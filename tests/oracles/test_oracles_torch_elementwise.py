@@ -14,7 +14,7 @@ from onnx import helper
 from torch_products import Array, grid, run, tensor
 
 from qbench.graph import INTEGER_DOMAIN
-from qbench.numerics import QType, add_quantized, get_arithmetic, quantize, softmax_of_levels
+from qbench.numerics import QType, add_quantized, get_arithmetic, quantize, softmax_of_codes
 
 pytestmark = [
     pytest.mark.oracle,
@@ -204,7 +204,7 @@ def test_softmax(engine: str, torch: ModuleType) -> None:
         (x, y), machine = drawn_grids(random, 2, ties=ties), get_arithmetic(engine)
         levels = random.integers(0, 256, (16, 64)).astype(np.uint8)
         for target in (y, (1 / 256, 0)):
-            ours, _ = softmax_of_levels(grid(*x), grid(*target), 64, machine)(levels)
+            ours, _ = softmax_of_codes(grid(*x), grid(*target), 64, machine)(levels)
             theirs = torch.ops.quantized.softmax(tensor(torch, levels, *x), -1, *target).int_repr().numpy()
             np.testing.assert_array_equal(ours, theirs)
 

@@ -7,7 +7,7 @@ from chains import operators, run_machine, run_qdq, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench.graph import clip_of_levels, constant_value, grid_of
+from qbench.graph import clip_of_codes, constant_value, node_qparams
 from qbench.passes import Pipeline, lower_to_integers, run_pipeline
 from qbench.passes.requantization.tables import critical_reals
 from qbench.passes.rewrites.clips import AbsorbClip, ClipLevels
@@ -36,7 +36,7 @@ def behind(clip: str, *, zero: int = 0, size: int = 256) -> ir.Model:
 
 
 def limits(model: ir.Model) -> list[tuple[int, int]]:
-    clips = [clip for node in model.graph if (clip := clip_of_levels(node)) is not None]
+    clips = [clip for node in model.graph if (clip := clip_of_codes(node)) is not None]
     return [tuple(int(constant_value(end)) for end in clip.inputs[1:]) for clip in clips]  # type: ignore[arg-type]
 
 
@@ -98,7 +98,7 @@ def test_every_number_gives_the_same_level(clip: str, scale: float, zero: int, q
     zero += 128 * (qtype == "uint8")
     shown = in_front(clip, scale=scale, zero=zero, qtype=qtype)
     grid_q = next(node for node in shown.graph if node.op_type == "QuantizeLinear")
-    grid = grid_of(grid_q)
+    grid = node_qparams(grid_q)
     assert grid is not None
     numbers = np.concatenate([critical_reals(grid), np.array([-1.2, 3.3, 0.0, -0.0], np.float32)]).astype(np.float32)
     numbers = np.concatenate([numbers, np.nextafter(numbers, np.float32(0))])

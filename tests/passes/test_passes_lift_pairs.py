@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 
-from qbench.graph import clip_of_levels, model_bytes
+from qbench.graph import clip_of_codes, model_bytes
 from qbench.passes.qdq.import_qdq import LiftPairs
 
 CLIP = "k = Clip(q, low, high)"
@@ -65,7 +65,7 @@ def test_a_clip_of_levels_stands_behind_a_quantizer_of_any_make(domain: str) -> 
     model = model_of("clip of levels")
     quantize, clip, dequantize = model.graph
     quantize.domain = domain
-    assert clip_of_levels(quantize) is clip
-    assert clip_of_levels(clip) is clip_of_levels(dequantize) is None
+    assert clip_of_codes(quantize) is clip
+    assert clip_of_codes(clip) is clip_of_codes(dequantize) is None
     model.graph.outputs.append(quantize.outputs[0])
-    assert clip_of_levels(quantize) is None
+    assert clip_of_codes(quantize) is None

@@ -7,13 +7,13 @@ from chains import Grid, chain, operators, run_machine, run_qdq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench.graph import clip_of_levels, constant_value
+from qbench.graph import clip_of_codes, constant_value
 from qbench.passes import Pipeline, Policy, run_pipeline
 from qbench.passes.rewrites.requantize import MergeRequantize
 
 
 def limits(model: ir.Model) -> list[tuple[int, int]]:
-    clips = [clip for node in model.graph if (clip := clip_of_levels(node)) is not None]
+    clips = [clip for node in model.graph if (clip := clip_of_codes(node)) is not None]
     return [tuple(int(constant_value(end)) for end in clip.inputs[1:]) for clip in clips]  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trees import GRIDS, assert_same, rewritten, steps_of
 
-from qbench.graph import clip_of_levels, constant_value
+from qbench.graph import clip_of_codes, constant_value
 from qbench.passes import Pipeline, Policy, run_pipeline
 from qbench.passes.rewrites.requantize import RequantizeIntoProducer
 
@@ -17,7 +17,7 @@ ONE = ["QuantizeLinear", "DequantizeLinear"]
 
 
 def limits(model: ir.Model) -> list[tuple[int, ...]]:
-    clips = [clip for node in model.graph if (clip := clip_of_levels(node)) is not None]
+    clips = [clip for node in model.graph if (clip := clip_of_codes(node)) is not None]
     return [tuple(int(constant_value(end)) for end in clip.inputs[1:]) for clip in clips]  # type: ignore[arg-type]
 
 

@@ -5,7 +5,7 @@ import onnx_ir as ir
 import pytest
 from chains import operators, run_machine, run_qdq, text
 
-from qbench.graph import check_convention, clip_of_levels, constant_value
+from qbench.graph import check_convention, clip_of_codes, constant_value
 from qbench.passes import Pipeline, assert_effect, run_pipeline
 from qbench.passes.rewrites.requantize import MergeRequantize
 from qbench.passes.rewrites.sink_requantize import SinkRequantize
@@ -76,7 +76,7 @@ def test_it_goes_below_whatever_moves_levels(name: str, behind: str) -> None:
     mover = MOVERS[name][0].split("(")[0].split("<")[0]
     assert found[:5] == ["DequantizeLinear", mover, "QuantizeLinear", "DequantizeLinear", "QuantizeLinear"]
     assert len(found) == len(operators(before)) + 2 * (behind != "t, w")
-    assert [clip is not None for clip in map(clip_of_levels, after.graph)].count(True) == 1
+    assert [clip is not None for clip in map(clip_of_codes, after.graph)].count(True) == 1
     assert check_convention(after) == check_convention(before)
     same(before, after, x=FEED)
     assert_effect(SinkRequantize(), before)

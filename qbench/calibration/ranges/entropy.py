@@ -121,7 +121,7 @@ class Entropy:
         """Of one tensor; it holds zero. Of zeros alone: [0, 0]."""
         low, high = min(distribution.low, 0.0), max(distribution.high, 0.0)
         symmetric = kind.mirrors(low)
-        groups = kind.qmax - kind.qtype.middle + 1 if symmetric else kind.levels
+        groups = kind.qmax - kind.qtype.middle + 1 if symmetric else kind.code_count
         if self.bins < groups:
             warn_of_few_bins(self, self.bins, groups)
             return Interval(np.asarray(low), np.asarray(high))

@@ -54,7 +54,7 @@ class ErrorOfPoints:
 
     def __call__(self, scales: Floats, points: Floats) -> Floats:
         """Errors, (k, 1), of the one tensor."""
-        by_sums = self.exponent == 2 and self.kind.levels <= _LEVELS_BY_SUMS
+        by_sums = self.exponent == 2 and self.kind.code_count <= _LEVELS_BY_SUMS
         found = self._by_sums(scales, points) if by_sums else self._by_points(scales, points)
         return np.asarray(found)[:, np.newaxis]
 
@@ -301,7 +301,7 @@ class _Search:
 
     def _windows(self, seen: Interval, scales: Floats) -> None:
         """Windows of all levels, whole steps from zero: aligned with one end, with the other, and in between."""
-        steps = self.kind.levels - 1
+        steps = self.kind.code_count - 1
         first = np.clip(np.rint(-seen.low / scales), 0, steps)
         last = np.clip(steps - np.rint(seen.high / scales), 0, steps)
         share = np.linspace(0.0, 1.0, _PLACES)[:, np.newaxis, np.newaxis]

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, UnitEvidence
 from qbench.diagnosis.units import limits_of
-from qbench.graph import clip_of_levels, grid_of, only_consumer, own_copy, producer, values_by_name
+from qbench.graph import clip_of_codes, node_qparams, only_consumer, own_copy, producer, values_by_name
 from qbench.judging import Cause
 
 
@@ -85,11 +85,11 @@ def chains(facts: UnitEvidence) -> Iterator[Explanation | None]:
 def _inside(graph: ir.Graph) -> list[ir.Node]:
     """The quantizers with one grid that only one DequantizeLinear reads."""
     found = (node for node in graph if node.op_type == "QuantizeLinear" and _pair(node) is not None)
-    return [node for node in found if (grid := grid_of(node)) is not None and grid.axis is None]
+    return [node for node in found if (grid := node_qparams(node)) is not None and grid.axis is None]
 
 
 def _pair(quantizer: ir.Node) -> ir.Node | None:
-    clip = clip_of_levels(quantizer)
+    clip = clip_of_codes(quantizer)
     reader = only_consumer((quantizer if clip is None else clip).outputs[0])
     return reader if reader is not None and reader.op_type == "DequantizeLinear" else None
 
@@ -98,7 +98,7 @@ def _without(model: ir.Model, names: tuple[str, ...], is_limited: bool) -> ir.Mo
     """``model`` without these quantizers; with the limits of their grids where ``is_limited``."""
     copy = own_copy(model)
     for quantizer in [node for node in _inside(copy.graph) if node.outputs[0].name in names]:
-        pair, grid, real = _pair(quantizer), grid_of(quantizer), quantizer.inputs[0]
+        pair, grid, real = _pair(quantizer), node_qparams(quantizer), quantizer.inputs[0]
         assert pair is not None
         assert grid is not None
         assert real is not None

@@ -21,7 +21,7 @@ from qbench.diagnosis.units import (
     leaves_ties_open,
 )
 from qbench.errors import QbenchError
-from qbench.graph import PRODUCTS, constant_value, grid_of, values_by_name
+from qbench.graph import PRODUCTS, constant_value, node_qparams, values_by_name
 from qbench.judging import Cause
 from qbench.numerics import Arithmetic, QParams, dequantize, get_arithmetic
 
@@ -211,7 +211,7 @@ def _operand(pair: ir.Node) -> Operand:
     assert source is not None
     levels = constant_value(source)
     feed = "" if levels is not None else str(source.name)
-    return Operand(str(pair.outputs[0].name), grid_of(pair), feed, levels)
+    return Operand(str(pair.outputs[0].name), node_qparams(pair), feed, levels)
 
 
 # The quantized values of one unit compared with the correct ones, and how much of the difference a mistake explains.

@@ -31,9 +31,9 @@ from qbench.numerics import (
     rational_sigmoid,
     rational_tanh,
     scaler,
-    scaling_of_levels,
+    scaling_of_codes,
     separate_multiply_add,
-    softmax_of_levels,
+    softmax_of_codes,
     subtract_quantized,
 )
 
@@ -327,7 +327,7 @@ def _centred(qparams: QParams) -> Array:
 
 def _of_slopes(making: KernelContext) -> Scaling | None:
     """How the arithmetic multiplies by a slope; None where it would in floats, or cannot."""
-    scaling = scaling_of_levels(making.arithmetic)
+    scaling = scaling_of_codes(making.arithmetic)
     return None if scaling is None or scaling.form is MultiplierForm.POWER else scaling
 
 
@@ -371,7 +371,7 @@ def own_add(making: KernelContext) -> KernelFunction:
 
 def own_mul(making: KernelContext) -> KernelFunction:
     """A Mul of such operands, likewise."""
-    in_floats = scaling_of_levels(making.arithmetic) is None
+    in_floats = scaling_of_codes(making.arithmetic) is None
     return function(making) if in_floats or not _both_quantized(making) else mul(making)
 
 
@@ -449,7 +449,7 @@ def softmax(making: KernelContext) -> KernelFunction:
 
     @functools.cache
     def of_length(length: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
-        return softmax_of_levels(x, y, length, arithmetic)
+        return softmax_of_codes(x, y, length, arithmetic)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         codes = inputs[0]

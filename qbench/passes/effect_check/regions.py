@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
 from qbench.graph import (
-    clip_of_levels,
+    clip_of_codes,
     constant_value,
     infer_shapes,
     int_attribute,
@@ -84,7 +84,7 @@ class Side:
         if value is None or not (value.producer() is None or value.dtype in _LEVELS):
             return None
         maker = value.producer()
-        if maker is not None and clip_of_levels(maker) is not None:
+        if maker is not None and clip_of_codes(maker) is not None:
             return None  # codes are known behind their Clip: what is before it has another range
         return value.dtype
 

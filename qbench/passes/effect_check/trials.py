@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.errors import QbenchError, UnsupportedError
-from qbench.graph import constant_value, grid_of, node_macs
+from qbench.graph import constant_value, node_macs, node_qparams
 from qbench.interpreter import BatchError
 from qbench.numerics import QParams
 from qbench.passes.effect_check.regions import BORDERS, Region, dims_of_a_case
@@ -198,7 +198,7 @@ def _tensor_qparams(region: Region) -> tuple[QParams, ...] | None:
     for node in _nodes(region):
         if node.op_type != "QuantizeLinear":
             continue
-        qparams = grid_of(node)
+        qparams = node_qparams(node)
         if qparams is None or qparams.qtype.bits > _WIDEST or qparams.block_size is not None:
             return None
         pairs = zip(qparams.scale.reshape(-1).tolist(), qparams.zero_point.reshape(-1).tolist(), strict=True)

@@ -14,10 +14,10 @@ from qbench.graph import (
     INTEGER_FORMS,
     QLINEAR,
     constant_value,
-    grid_of,
     input_at,
     int_attribute,
     ints_attribute,
+    node_qparams,
     op_spec,
     word_attribute,
 )
@@ -317,7 +317,7 @@ def _moved_integers(node: ir.Node, data: Operand) -> tuple[npt.NDArray[Any], QPa
     fed = None if value is None else value.producer()
     if fed is None:
         return None
-    integers, qparams = constant_value(data.integers), grid_of(fed)
+    integers, qparams = constant_value(data.integers), node_qparams(fed)
     if integers is None or qparams is None:
         return None
     return moved_constant(node, integers, qparams)

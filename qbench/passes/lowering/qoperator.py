@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import OPERATORS, constant_value, grid_dtype, grid_of, infer_shapes, int_attribute, op_spec
+from qbench.graph import OPERATORS, code_dtype, constant_value, infer_shapes, int_attribute, node_qparams, op_spec
 from qbench.passes.canonical.cleanup import RemoveDead
 from qbench.passes.contract import LOSSY, QDQ, Effect, decline
 from qbench.passes.editing import NameScope
@@ -62,7 +62,7 @@ def _content(value: ir.Value | None) -> Hashable:
     return value if array is None else (array.dtype.str, array.shape, array.tobytes())
 
 
-# Zero points that others leave out are written down: 0, of the type of the integers (``graph.grid_dtype``).
+# Zero points that others leave out are written down: 0, of the type of the integers (``graph.code_dtype``).
 
 
 def write_zero_points(site: Site) -> bool:
@@ -72,7 +72,7 @@ def write_zero_points(site: Site) -> bool:
     for node in site.graph:
         if not is_quantize(node) or node.op_type == "DynamicQuantizeLinear" or not _has_none(node):
             continue
-        dtype, shape = grid_dtype(node), _shape(node.inputs[1])
+        dtype, shape = code_dtype(node), _shape(node.inputs[1])
         if shape is None or not dtype.is_integer():
             continue
         if (dtype, shape) not in known:
@@ -141,7 +141,7 @@ class LowerToQOperator:
             infer_shapes(model)  # files of other tools give fewer types of inner values
         for node in model.graph:
             if is_quantize(node) and node.op_type != "DynamicQuantizeLinear":
-                grid_of(node)  # an invalid Q or DQ is reported before anything is lowered
+                node_qparams(node)  # an invalid Q or DQ is reported before anything is lowered
         quantized = _quantize_constants(model)
         site = Site(model, self.target)
         changed = write_zero_points(site) or quantized

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, only_consumer
+from qbench.graph import clip_of_codes, code_dtype, constant_value, node_qparams, only_consumer
 from qbench.numerics import QParams, dequantize, get_arithmetic, quantize
 from qbench.passes.contract import QDQ
 from qbench.passes.editing import NameScope, add_constant, remove_unread
@@ -81,7 +81,7 @@ def fold_quantizer(node: ir.Node, names: NameScope, arithmetics: tuple[str, ...]
     real = constant_value(node.inputs[0]) if stored is None else None
     if stored is None and real is None:
         return False
-    qparams, codes = grid_of(node), (clip_of_levels(node) or node).outputs[0]
+    qparams, codes = node_qparams(node), (clip_of_codes(node) or node).outputs[0]
     if qparams is None or (real is not None and real.dtype != np.float32):
         return "its scales are computed, or it quantizes no float32"
     if codes.is_graph_output():
@@ -89,7 +89,7 @@ def fold_quantizer(node: ir.Node, names: NameScope, arithmetics: tuple[str, ...]
     found = _codes_under_all(real, stored, qparams, arithmetics)
     if isinstance(found, str):
         return found
-    _take_place(node, codes, found.astype(grid_dtype(node).numpy()), names)
+    _take_place(node, codes, found.astype(code_dtype(node).numpy()), names)
     return True
 
 
@@ -131,7 +131,7 @@ def _dequantized(node: ir.Node | None) -> tuple[_Array, QParams] | None:
     if node is None or node.domain or node.op_type != "DequantizeLinear":
         return None
     integers = constant_value(node.inputs[0])
-    qparams = None if integers is None else grid_of(node)
+    qparams = None if integers is None else node_qparams(node)
     return None if integers is None or qparams is None else (integers, qparams)
 
 

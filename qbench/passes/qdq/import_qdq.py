@@ -14,16 +14,16 @@ from qbench.graph import (
     IntegerForm,
     Pin,
     PinKind,
-    clip_of_levels,
+    clip_of_codes,
     constant_value,
     float_attribute,
     float_name,
-    grid_of,
     input_at,
     int_attribute,
     is_constant,
     is_pinned,
     node_key,
+    node_qparams,
     only_consumer,
     op_spec,
     origin_of,
@@ -128,11 +128,11 @@ class _Lifting:
                 copy.name = name
 
     def _quantize(self, node: ir.Node) -> None:
-        qparams, source = grid_of(node), node.inputs[0]
+        qparams, source = node_qparams(node), node.inputs[0]
         if qparams is None or source is None:
             return
         pin = Pin(PinKind.GRID, f"the QuantizeLinear '{node_key(node)}'", qparams)
-        clip = clip_of_levels(node) if qparams.axis is None else None
+        clip = clip_of_codes(node) if qparams.axis is None else None
         if clip is None or source in self._parallel:
             self._twins[node.outputs[0]] = _Twin(self._pinned(source, pin, node), pin)
             return
@@ -142,7 +142,7 @@ class _Lifting:
         self._twins[clip.outputs[0]] = _Twin(real, pin)
 
     def _dequantize(self, node: ir.Node) -> None:
-        source, qparams = node.inputs[0], grid_of(node)
+        source, qparams = node.inputs[0], node_qparams(node)
         twin = None if source is None else self._twins.get(source)
         if twin is not None and (_same_dynamic(node, twin) or (qparams is not None and qparams == twin.pin.qparams)):
             self._give(node, twin.value)
@@ -266,7 +266,7 @@ def _has_two_qparams(value: ir.Value) -> bool:
     quantizers = [use.node for use in value.uses() if use.idx == 0 and _is(use.node, *_QUANTIZERS)]
     if len(quantizers) < 2:
         return False
-    all_qparams = [None if node.op_type == "DynamicQuantizeLinear" else grid_of(node) for node in quantizers]
+    all_qparams = [None if node.op_type == "DynamicQuantizeLinear" else node_qparams(node) for node in quantizers]
     return any(qparams != all_qparams[0] for qparams in all_qparams)
 
 

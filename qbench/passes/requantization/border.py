@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, input_at, only_consumer
+from qbench.graph import clip_of_codes, code_dtype, constant_value, input_at, node_qparams, only_consumer
 from qbench.numerics import QParams, quantize
 from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.lowering.site import UP_TO_16_BITS
@@ -92,7 +92,7 @@ def border_of(quantizer: ir.Node) -> Border | None:
     qparams = _static(quantizer)
     if qparams is None:
         return None
-    clip = clip_of_levels(quantizer)
+    clip = clip_of_codes(quantizer)
     low, high = _limits(clip, qparams)
     return None if low > high else Border(quantizer, clip, qparams, low, high)
 
@@ -196,14 +196,14 @@ def _limits(clip: ir.Node | None, qparams: QParams) -> tuple[int, int]:
 def _static(node: ir.Node) -> QParams | None:
     scale, point = (constant_value(node.inputs[index]) if index < len(node.inputs) else None for index in (1, 2))
     if scale is not None and point is not None and _is_plain(node, scale, point):
-        return _plain(scale.item(), int(point.item()), grid_dtype(node).name.lower())
-    qparams = grid_of(node)
+        return _plain(scale.item(), int(point.item()), code_dtype(node).name.lower())
+    qparams = node_qparams(node)
     return None if qparams is None or qparams.axis is not None or qparams.qtype.bits > WIDEST else qparams
 
 
 def _is_plain(node: ir.Node, scale: npt.NDArray[Any], point: npt.NDArray[Any]) -> bool:
     """Whether ``node`` has one float32 scale and one point of up to 16 bits, and means something by them."""
-    alone = scale.size == point.size == 1 and not node.attributes and grid_dtype(node) in _TYPES
+    alone = scale.size == point.size == 1 and not node.attributes and code_dtype(node) in _TYPES
     return alone and scale.dtype == np.float32 and bool(0 < scale.item() < np.inf)
 
 

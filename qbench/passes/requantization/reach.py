@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value, grid_of, op_spec
+from qbench.graph import constant_value, node_qparams, op_spec
 from qbench.numerics import QParams, dequantize, quantize
 
 # Between which ends a value of a graph lies, as it follows from borders, clips and operators: what inputs can be.
@@ -115,5 +115,5 @@ def _of_type(value: ir.Value) -> Reach:
 
 
 def _static(node: ir.Node) -> QParams | None:
-    qparams = grid_of(node)
+    qparams = node_qparams(node)
     return None if qparams is None or qparams.axis is not None or qparams.qtype.bits > _WIDEST else qparams

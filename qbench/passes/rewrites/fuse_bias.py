@@ -10,8 +10,8 @@ import onnx_ir as ir
 from qbench.graph import (
     constant_value,
     float_attribute,
-    grid_of,
     input_at,
+    node_qparams,
     only_consumer,
     op_spec,
     origin_of,
@@ -108,7 +108,7 @@ def _scales(product: ir.Node) -> tuple[Array | None, int | None]:
 
 def _qparams(value: ir.Value | None) -> Any:  # noqa: ANN401 - a QParams or None
     maker = None if value is None else value.producer()
-    return None if maker is None or maker.op_type != "DequantizeLinear" else grid_of(maker)
+    return None if maker is None or maker.op_type != "DequantizeLinear" else node_qparams(maker)
 
 
 def _constant(value: ir.Value | None) -> Array | None:
@@ -117,7 +117,7 @@ def _constant(value: ir.Value | None) -> Array | None:
     maker = None if value is None else value.producer()
     if known is not None or maker is None or maker.op_type != "DequantizeLinear":
         return known
-    codes, qparams = constant_value(maker.inputs[0]), grid_of(maker)
+    codes, qparams = constant_value(maker.inputs[0]), node_qparams(maker)
     if codes is None or qparams is None:
         return None
     scale, point = qparams.expanded(codes.shape)

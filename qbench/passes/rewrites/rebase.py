@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, is_constant
+from qbench.graph import clip_of_codes, code_dtype, constant_value, is_constant, node_qparams
 from qbench.passes.contract import EXACT, Effect, decline
 from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.requantization.requantize import readers_behind
@@ -95,11 +95,11 @@ def _places(graph: ir.Graph, start: ir.DataType) -> Iterator[tuple[ir.Node, ir.V
     for node in graph:
         if node.domain:
             continue
-        if node.op_type == "QuantizeLinear" and grid_dtype(node) == start:
-            yield node, (clip_of_levels(node) or node).outputs[0]
+        if node.op_type == "QuantizeLinear" and code_dtype(node) == start:
+            yield node, (clip_of_codes(node) or node).outputs[0]
         elif node.op_type == "DynamicQuantizeLinear" and start == ir.DataType.UINT8:
             yield node, node.outputs[0]
-        elif node.op_type == "DequantizeLinear" and grid_dtype(node) == start:
+        elif node.op_type == "DequantizeLinear" and code_dtype(node) == start:
             source = node.inputs[0]
             if source is not None and source not in seen and (is_constant(source) or source.is_graph_input()):
                 seen.add(source)
@@ -114,7 +114,7 @@ def _problem(node: ir.Node, codes: ir.Value) -> str | None:
     for reader in (node, *(use.node for use in codes.uses())):
         if reader is not node and (reader.domain or reader.op_type != "DequantizeLinear"):
             return f"'{reader.name}' reads its integers as they are"
-        if grid_of(reader) is None:
+        if node_qparams(reader) is None:
             return f"the parameters of '{reader.name}' are computed, or no float32"
     return None
 
@@ -127,7 +127,7 @@ def _move(node: ir.Node, codes: ir.Value, constants: _Constants) -> None:
     readers = [use.node for use in codes.uses()]
     if node.op_type == "QuantizeLinear":
         _point_moved(node, constants)
-        clip = clip_of_levels(node)
+        clip = clip_of_codes(node)
         if clip is not None:
             for index in (index for index, end in enumerate(clip.inputs) if index and end is not None):
                 constants.moved(clip, index)

@@ -11,13 +11,13 @@ from qbench.faults.fault import (
     Stage,
     Story,
     channel_axis,
-    grid_in_front,
     has_weight,
     pair_in_front,
     put_constant,
     put_point,
     put_scales,
-    weight_levels,
+    qparams_in_front,
+    weight_codes,
 )
 from qbench.graph import constant_value
 from qbench.judging import Cause
@@ -39,13 +39,18 @@ def weight_scales(node: ir.Node) -> Array:
 
 def has_channel_scales(node: ir.Node) -> bool:
     """Whether the weight has scales a channel that differ."""
-    grid = grid_in_front(node, 1) if has_weight(node) else None
-    return grid is not None and grid.axis is not None and grid.block_size is None and np.unique(grid.scale).size > 1
+    qparams = qparams_in_front(node, 1) if has_weight(node) else None
+    return (
+        qparams is not None
+        and qparams.axis is not None
+        and qparams.block_size is None
+        and np.unique(qparams.scale).size > 1
+    )
 
 
 def _has_point(node: ir.Node) -> bool:
-    grid = grid_in_front(node, 1) if has_weight(node) else None
-    return grid is not None and bool(np.any(np.asarray(grid.zero_point) != 0))
+    qparams = qparams_in_front(node, 1) if has_weight(node) else None
+    return qparams is not None and bool(np.any(np.asarray(qparams.zero_point) != 0))
 
 
 def _has_inexact_scale(node: ir.Node) -> bool:
@@ -64,7 +69,7 @@ def _first_scale(node: ir.Node, _: Random) -> None:
 def _wrong_axis(node: ir.Node, _: Random) -> None:
     """The scales run along the other of the first two axes, repeated or cut to its length."""
     pair, axis = weight_pair(node), 1 - channel_axis(node)
-    length = weight_levels(node).shape[axis]
+    length = weight_codes(node).shape[axis]
     point = constant_value(pair.inputs[2])
     assert point is not None
     put_scales(pair, np.resize(weight_scales(node), length))
@@ -116,7 +121,7 @@ FAULTS = (
     ),
     Fault(
         "weight-scale-as-power-of-two",
-        "A weight's scales are rounded to powers of two, its levels stay.",
+        "A weight's scales are rounded to powers of two, its codes stay.",
         Story("apache/tvm#7432", "Scales that are powers of two became shifts, and the shift did not match the scale."),
         GraphEdit(_power_scales),
         _has_inexact_scale,
