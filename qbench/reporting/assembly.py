@@ -93,13 +93,15 @@ def _sentence(out_of: int, rule: str, proportion: bool, found: Sequence[tuple[Ce
     names = " and ".join(metrics)
     models = list(dict.fromkeys(cell.key.model for cell, _ in found))
     where = ", ".join(models) if len(models) <= _NAMED else counted(len(models), "model")
-    one = f"one {'sample of' if proportion else 'count of'} {thousands(out_of)} is {rough_percent(1 / out_of)}"
     does, is_ = ("does", "is") if len(metrics) == 1 else ("do", "are")
-    so = f"{does} not gate" if proportion else f"{is_} red at any single loss"
-    why = ", as no greater loss is proven" if proportion else ""
+    if proportion:
+        unit, effect, why = "sample", f"{does} not gate", ", as no greater loss is proven"
+    else:
+        unit, effect, why = "count", f"{is_} red at any single loss", ""
+    cells = counted(len({cell.key for cell, _ in found}), "cell")
     return (
-        f"{one}, more than {rule} admits: {names} {so} in {counted(len({cell.key for cell, _ in found}), 'cell')} "
-        f"({where}){why}; more samples or a wider tolerance would gate it as intended."
+        f"one {unit} of {thousands(out_of)} is {rough_percent(1 / out_of)}, more than {rule} admits: "
+        f"{names} {effect} in {cells} ({where}){why}; more samples or a wider tolerance would gate it as intended."
     )
 
 

@@ -140,6 +140,17 @@ def _suite(root: Element, run: Run) -> None:
     suite.set("time", f"{sum(map(_seconds, run.cells)):.3f}")
 
 
+def _kind(outcome: str) -> str:
+    """The element of JUnit for ``outcome``, empty for one that passed."""
+    if outcome == Outcome.ERROR.value:
+        return "error"
+    if outcome == Outcome.UNSUPPORTED.value:
+        return "skipped"
+    if outcome in GREEN:
+        return ""
+    return "failure"
+
+
 def _case(suite: Element, record: CellRecord) -> str:
     """Add the test case of one cell; its kind, empty when it passed."""
     slug = "+".join(filter(None, (record.backend, record.schema, record.variant)))
@@ -148,11 +159,9 @@ def _case(suite: Element, record: CellRecord) -> str:
         suite, "testcase", {key: _legal(text) for key, text in name.items()}, time=f"{_seconds(record):.3f}"
     )
     _properties(case, cell_facts(record))
-    outcome = record.outcome
-    kind = "error" if outcome == Outcome.ERROR.value else "skipped" if outcome == Outcome.UNSUPPORTED.value else ""
-    kind = kind or ("" if outcome in GREEN else "failure")
+    kind = _kind(record.outcome)
     if kind:
-        message = _legal(f"{outcome}: {record.headline}")
+        message = _legal(f"{record.outcome}: {record.headline}")
         parts = filter(None, (record.rule, *record.notices, record.remedy))
         SubElement(case, kind, message=message).text = _legal("\n".join(parts))
     return kind

@@ -76,8 +76,10 @@ def tally_lines(report_cells: Iterable[CellView], tallies: Iterable[tuple[str, i
     below = Counter(cell.shown_outcome for cell in report_cells if cell.is_below_tolerance)
     found = []
     for name, count in tallies:
-        found += [(symbol_of(name), name, count - below[name])] if count > below[name] else []
-        found += [(BELOW, f"{name} below tolerance", below[name])] if below[name] else []
+        if count > below[name]:
+            found.append((symbol_of(name), name, count - below[name]))
+        if below[name]:
+            found.append((BELOW, f"{name} below tolerance", below[name]))
     return found
 
 
@@ -95,7 +97,10 @@ def shown_as(lead: MetricView) -> str:
         return "distance to fp32"
     if is_agreement(lead):
         return f"change against fp32 in pp ({NOT_ACCURACY})"
-    return f"change against fp32{' in pp' if lead.unit == '%' else f' in {lead.unit}' if lead.unit else ''}"
+    if not lead.unit:
+        return "change against fp32"
+    unit = "pp" if lead.unit == "%" else lead.unit
+    return f"change against fp32 in {unit}"
 
 
 def value_text(metric: MetricView, value: float | None = None) -> str:
@@ -108,16 +113,22 @@ def change_text(metric: MetricView, change: float | None = None, *, unit: bool =
     if change is None and metric.is_distance:
         return "—"
     shown = metric.change if change is None else change
-    if metric.unit != "%":
-        text = f"{round(shown, _decimals(metric)):+.5g}".replace("-", MINUS)
-        return f"{text} {metric.unit}".rstrip() if unit else text
-    return points(shown, unit=unit)
+    if metric.unit == "%":
+        return points(shown, unit=unit)
+    text = f"{round(shown, _decimals(metric)):+.5g}".replace("-", MINUS)
+    if not unit:
+        return text
+    return f"{text} {metric.unit}".rstrip()
 
 
 def _decimals(metric: MetricView) -> int:
     """The decimals that five digits of a value of ``metric`` have: its changes have no more."""
-    size = max(abs(metric.value), abs(metric.reference_value) if not metric.is_distance else 0.0)
-    return 4 - math.floor(math.log10(size)) if size else 9
+    size = abs(metric.value)
+    if not metric.is_distance:
+        size = max(size, abs(metric.reference_value))
+    if not size:
+        return 9
+    return 4 - math.floor(math.log10(size))
 
 
 def course_text(metric: MetricView) -> str:
@@ -149,7 +160,8 @@ def margin_text(metric: MetricView) -> str:
     if metric.is_distance:
         return f"limit {value_text(metric, metric.limit)}"
     size = distance_text(metric.margin, metric.unit).replace("-", MINUS)
-    return f"may {'rise' if metric.lower_is_better else 'lose'} {size}"
+    verb = "rise" if metric.lower_is_better else "lose"
+    return f"may {verb} {size}"
 
 
 def margin_used(metric: MetricView) -> float:
@@ -166,8 +178,10 @@ def margin_level(metric: MetricView) -> int:
     """How deep to shade a cell: −1 better than fp32, 0 equal, 1 to half the margin, 2 all of it, 3 twice, 4 beyond."""
     if metric.is_distance:
         return 4 if metric.limit is not None and metric.excess > 0 else 0
-    if metric.worse <= 0:
-        return -1 if metric.worse < 0 else 0
+    if metric.worse < 0:
+        return -1
+    if metric.worse == 0:
+        return 0
     used = margin_used(metric)
     return next((level for level, end in ((1, 0.5), (2, 1.0), (3, 2.0)) if used <= end + 1e-9), 4)
 

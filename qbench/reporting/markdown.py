@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from qbench.reporting.columns import MARKDOWN, words_instead
+from qbench.reporting.columns import MARKDOWN, Place, words_instead
 from qbench.reporting.findings_view import found_text
 from qbench.reporting.format import (
     BELOW,
@@ -132,9 +132,16 @@ def _cell_row(cell: CellView) -> Iterable[str]:
         if words is not None and place.column.of_metric:
             yield escaped(words) if place.key == MARKDOWN.of_metric[0] else ""
             continue
-        text = place.column.text(cell)
-        text = code(text) if place.key == "cell" else text if place.column.is_number else escaped(text)
-        yield "<br>".join([f"**{text}**" if place.style == "strong" else text, *place.lines_below(cell)])
+        yield "<br>".join([_field(place, cell), *place.lines_below(cell)])
+
+
+def _field(place: Place, cell: CellView) -> str:
+    text = place.column.text(cell)
+    if place.key == "cell":
+        text = code(text)
+    elif not place.column.is_number:
+        text = escaped(text)
+    return f"**{text}**" if place.style == "strong" else text
 
 
 def _powers(report: Report) -> Iterable[str]:

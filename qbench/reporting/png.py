@@ -37,7 +37,7 @@ MAX_BACKENDS = 24
 """A picture of more is too large for many viewers."""
 
 USUAL_MODELS, MAX_ROWS = 60, 480
-"""So many models are always drawn, and of more so many rows of all backends."""
+"""Up to 60 models are all drawn; of more models, the pictures of all backends share 480 rows."""
 
 MAX_MODELS = 8
 """A picture takes a second; the pages hold the charts of every model."""
@@ -50,15 +50,14 @@ def trend_frame(report: Report, model: str) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    rows = [
-        (key.backend, key.column, trends[0].metric.name, point.environment_class, point.position, point.metric.value)
-        for key in report.trends
-        if key.model == model
-        for trends in (report.trends[key],)
-        if trends
-        for place in trends[0].points
-        for point in place.each
-    ]
+    rows = []
+    for key in report.trends:
+        trends = report.trends[key] if key.model == model else ()  # a trend is computed when it is looked up
+        if not trends:
+            continue
+        series = (key.backend, key.column, trends[0].metric.name)
+        points = (point for place in trends[0].points for point in place.each)
+        rows += [(*series, point.environment_class, point.position, point.metric.value) for point in points]
     return pd.DataFrame(rows, columns=["backend", "column", "metric", "environment_class", "run", "value"])
 
 
@@ -155,7 +154,7 @@ def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 
     for y, (_, cells) in enumerate(matrix.rows):
         for x, cell in enumerate(cells):
             red = cell is not None and cell.is_red
-            weight, colour = ("bold", RED if cell and not cell.lead else INK) if red else ("normal", INK)
+            without_numbers = cell is not None and not cell.lead
             axis.text(
                 x + 0.5,
                 y + 0.5,
@@ -163,8 +162,8 @@ def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 
                 ha="center",
                 va="center",
                 fontsize=8,
-                color=colour,
-                fontweight=weight,
+                color=RED if red and without_numbers else INK,
+                fontweight="bold" if red else "normal",
             )
             if red:
                 axis.add_patch(Rectangle((x + 0.03, y + 0.05), 0.94, 0.9, fill=False, edgecolor=RED, linewidth=1.6))
@@ -178,35 +177,19 @@ def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 
 
 def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, labels: Sequence[str]) -> None:  # noqa: ANN401
     runs = len(labels)
-    metric = trend.metric
-    factor = 100 if metric.unit == "%" else 1
-    by_class = data.pivot_table(index="run", columns="environment_class", values="value", aggfunc="median") * factor
-    newest = data.groupby("environment_class")["run"].max().sort_values(ascending=False).index
-    for name, colour in zip(newest, [INK, BLUE, SOFT, "#7d5a00"] + [SOFT] * len(newest), strict=False):
-        line = by_class[name].dropna()
+    factor = 100 if trend.metric.unit == "%" else 1
+    lines = _class_lines(data, factor)
+    for line, colour in zip(lines, [INK, BLUE, SOFT, "#7d5a00"] + [SOFT] * len(lines), strict=False):
         axis.plot(line.index, line.to_numpy(), color=colour, linewidth=1.2, marker="." if len(line) == 1 else None)
     _levels(axis, trend, runs, factor)
-    for step in trend.steps:
-        worse = (step.after < step.before) != metric.lower_is_better
-        axis.axvline(step.position, color=RED if worse else BLUE, linewidth=0.9)
-        if step.causes and len(trend.steps) == 1:
-            early = step.position < runs / 2
-            _cause(axis, step.position, step.causes[0], RED if worse else BLUE, "left" if early else "right")
-    for switch in trend.switches if len(trend.switches) <= MAX_SWITCHES else ():
-        axis.axvline(switch.position - 0.5, color=SOFT, linewidth=0.8, linestyle=":")
-    colour = RED if cell.is_red else INK
-    last = by_class[newest[0]].dropna()
-    axis.plot(
-        last.index[-1],
-        last.iloc[-1],
-        marker="x" if cell.is_red else "o",
-        color=colour,
-        markersize=4,
-        markeredgewidth=1.6,
-    )
+    _events(axis, trend, runs)
+    newest = lines[0]
+    colour, marker = (RED, "x") if cell.is_red else (INK, "o")
+    axis.plot(newest.index[-1], newest.iloc[-1], marker=marker, color=colour, markersize=4, markeredgewidth=1.6)
     title = f"{symbol_of_cell(cell)} {cell.key.column}\n{cell.key.backend}"
+    numbers = f"{value_text(trend.metric)}\n{change_text(trend.metric)}"
     axis.set_title(_safe(title), loc="left", fontsize=7, color=colour, pad=11)
-    axis.set_title(_safe(f"{value_text(metric)}\n{change_text(metric)}"), loc="right", fontsize=7, color=colour, pad=11)
+    axis.set_title(_safe(numbers), loc="right", fontsize=7, color=colour, pad=11)
     axis.set_xlim(-0.5, max(runs - 0.5, 0.5))
     places = sorted({0, (runs - 1) // 2, runs - 1})
     axis.set_xticks(places, [_safe(labels[place]) for place in places])
@@ -217,6 +200,28 @@ def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, 
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
     axis.spines[["left", "bottom"]].set_color(LINE)
+
+
+def _class_lines(data: "pd.DataFrame", factor: float) -> "list[pd.Series[float]]":
+    """The values by run of each environment class, that of the newest run first."""
+    by_class = data.pivot_table(index="run", columns="environment_class", values="value", aggfunc="median") * factor
+    newest = data.groupby("environment_class")["run"].max().sort_values(ascending=False).index
+    return [by_class[name].dropna() for name in newest]
+
+
+def _events(axis: Any, trend: Trend, runs: int) -> None:  # noqa: ANN401
+    """The steps, the cause of a single one, and the switches unless they are too many."""
+    for step in trend.steps:
+        worse = (step.after < step.before) != trend.metric.lower_is_better
+        colour = RED if worse else BLUE
+        axis.axvline(step.position, color=colour, linewidth=0.9)
+        if step.causes and len(trend.steps) == 1:
+            side = "left" if step.position < runs / 2 else "right"
+            _cause(axis, step.position, step.causes[0], colour, side)
+    if len(trend.switches) > MAX_SWITCHES:
+        return
+    for switch in trend.switches:
+        axis.axvline(switch.position - 0.5, color=SOFT, linewidth=0.8, linestyle=":")
 
 
 def _levels(axis: Any, trend: Trend, runs: int, factor: float) -> None:  # noqa: ANN401

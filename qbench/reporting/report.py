@@ -185,29 +185,55 @@ def group_causes(cells: Iterable[CellView]) -> tuple[Cause, ...]:
 
 def headline_of(run: RunView, cells: Sequence[CellView], causes: Sequence[Cause]) -> str:
     """One sentence: how many cells are red and why, or that all is well."""
+    text = _headline(cells, causes)
+    if run.complete:
+        return text
+    return f"Incomplete run. So far: {text[0].lower()}{text[1:]}"
+
+
+def _headline(cells: Sequence[CellView], causes: Sequence[Cause]) -> str:
     ran = [cell for cell in cells if cell.record.outcome not in (ABSENT, "unsupported")]
-    red = sum(len(cause.cells) for cause in causes)
-    counts = Counter(cell.record.outcome for cell in cells)
-    below = sum(cell.is_below_tolerance for cell in ran)
-    quarantined, unclear, excused = counts["quarantined"], counts["inconclusive"], counts["missing"]
-    unjudged = sum(cell.shown_outcome == UNJUDGED for cell in ran)
     if not ran:
-        skipped = sum(cell.record.outcome == "unsupported" for cell in cells)
-        text = f"Nothing was measured: {counted(skipped, 'cell')} unsupported" if skipped else "Nothing was measured"
-    elif red:
-        why = ", ".join(f"{len(cause.cells)} {SHORT[cause.name]}" for cause in causes)
-        text = f"{red} of {counted(len(ran), 'cell')} {'is' if red == 1 else 'are'} red: {why}"
-    elif quarantined or unclear or excused or below or unjudged:
-        others = [f"{below} accepted below {'its' if below == 1 else 'their'} tolerance"] if below else []
-        others += [f"{unclear} inconclusive"] if unclear else []
-        others += [f"{unjudged} judged by no gate"] if unjudged else []
-        others += [f"{excused} without a baseline"] if excused else []
-        others += [f"{quarantined} in quarantine"] if quarantined else []
-        passing = len(ran) - quarantined - unclear - excused - below - unjudged
-        text = f"No cell is red: {', '.join([f'{passing} pass', *others])}"
-    else:
-        text = f"All {counted(len(ran), 'cell')} pass" if len(ran) > 1 else "The one cell passes"
-    return text if run.complete else f"Incomplete run. So far: {text[0].lower()}{text[1:]}"
+        return _nothing_measured(cells)
+    if causes:
+        return _red_headline(len(ran), causes)
+    others = _not_passing(ran)
+    if others:
+        passing = len(ran) - sum(count for count, _ in others)
+        return f"No cell is red: {', '.join([f'{passing} pass', *(words for _, words in others)])}"
+    if len(ran) == 1:
+        return "The one cell passes"
+    return f"All {counted(len(ran), 'cell')} pass"
+
+
+def _nothing_measured(cells: Sequence[CellView]) -> str:
+    unsupported = sum(cell.record.outcome == "unsupported" for cell in cells)
+    if not unsupported:
+        return "Nothing was measured"
+    return f"Nothing was measured: {counted(unsupported, 'cell')} unsupported"
+
+
+def _red_headline(ran: int, causes: Sequence[Cause]) -> str:
+    red = sum(len(cause.cells) for cause in causes)
+    verb = "is" if red == 1 else "are"
+    why = ", ".join(f"{len(cause.cells)} {SHORT[cause.name]}" for cause in causes)
+    return f"{red} of {counted(ran, 'cell')} {verb} red: {why}"
+
+
+def _not_passing(ran: Sequence[CellView]) -> list[tuple[int, str]]:
+    """Of a run without red cells: how many cells do not simply pass, in words, by their reason."""
+    counts = Counter(cell.record.outcome for cell in ran)
+    below = sum(cell.is_below_tolerance for cell in ran)
+    unjudged = sum(cell.shown_outcome == UNJUDGED for cell in ran)
+    owner = "its" if below == 1 else "their"
+    every = (
+        (below, f"accepted below {owner} tolerance"),
+        (counts["inconclusive"], "inconclusive"),
+        (unjudged, "judged by no gate"),
+        (counts["missing"], "without a baseline"),
+        (counts["quarantined"], "in quarantine"),
+    )
+    return [(count, f"{count} {words}") for count, words in every if count]
 
 
 # Alerts as rows of a table: those without a ruling first, and among these the worst.
@@ -240,15 +266,16 @@ class AlertRow:
     @property
     def title(self) -> str:
         """``step at 1a2b3c4d5`` or ``slide since 1a2b3c4d5``."""
-        return f"{self.kind} {'at' if self.kind == 'step' else 'since'} {self.place}"
+        preposition = "at" if self.kind == "step" else "since"
+        return f"{self.kind} {preposition} {self.place}"
 
 
 def alert_rows(report: Report) -> tuple[AlertRow, ...]:
     """The regressions of ``report``, the worst of what is new first, then the worst of the rest."""
     if not report.regressions:
         return ()
-    newest = (cells.values() for cells in report.past[-1:])  # of all models, where the report shows a part of them
-    metrics = {metric.name: metric for cells in (*newest, report.cells) for cell in cells for metric in cell.metrics}
+    cells = [cell for newest in report.past[-1:] for cell in newest.values()]  # the report may show some models only
+    metrics = {metric.name: metric for cell in (*cells, *report.cells) for metric in cell.metrics}
     ranked = sorted(report.regressions, key=lambda found: (not found.is_new, -found.alerts[0].loss))
     return tuple(_row(found, metrics) for found in ranked)
 

@@ -43,11 +43,9 @@ class ComparedCell:
     def metrics(self) -> tuple[MetricView | None, MetricView | None]:
         """The metric to show, before and now: the lead of the newer side that has one."""
         lead = next((side.lead for side in (self.new, self.old) if side and side.lead), None)
-        old, new = (
-            next((m for m in side.metrics if lead and m.name == lead.name), None) if side else None
-            for side in (self.old, self.new)
-        )
-        return old, new
+        if lead is None:
+            return None, None
+        return _named(self.old, lead.name), _named(self.new, lead.name)
 
     @property
     def moved(self) -> float | None:
@@ -80,6 +78,13 @@ class ComparedCell:
         """Whether both runs have it with different outcomes."""
         both = {side.record.outcome for side in (self.old, self.new) if side}
         return len(both) > 1 and both != {"accepted", "passed"}
+
+
+def _named(side: CellView | None, name: str) -> MetricView | None:
+    """The metric ``name`` of one side, where it has that."""
+    if side is None:
+        return None
+    return next((metric for metric in side.metrics if metric.name == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,13 +179,20 @@ def newest_comparison(runs: Sequence[Run]) -> Comparison | None:
 def _words(old: MetricView | None, new: MetricView | None, moved: float | None) -> ComparedMetric:
     metric = new or old
     assert metric is not None
-    way = "" if not moved else " worse" if (moved > 0) is metric.lower_is_better else " better"
     return ComparedMetric(
         name=metric.name,
         before=value_text(old) if old else "",
         now=value_text(new) if new else "",
-        moved="" if moved is None else change_text(metric, moved) + way,
+        moved="" if moved is None else _moved_text(metric, moved),
     )
+
+
+def _moved_text(metric: MetricView, moved: float) -> str:
+    """``−1.67 pp worse``; without a direction where nothing moved."""
+    text = change_text(metric, moved)
+    if not moved:
+        return text
+    return f"{text} worse" if (moved > 0) is metric.lower_is_better else f"{text} better"
 
 
 def _readable(run: Run) -> Run:

@@ -203,19 +203,27 @@ def next_steps(remedies: Iterable[str]) -> tuple[Step, ...]:
     for remedy in remedies:
         for place, part in enumerate(remedy.split(THEN)):
             found = _PYTEST.fullmatch(part) or _BISECT.fullmatch(part)
-            rest = found["rest"] if found else part
-            nodes.setdefault(rest, []).extend([found["node"]] if found else [])
+            if found:
+                rest = found["rest"]
+                nodes.setdefault(rest, []).append(found["node"])
+            else:
+                rest = part
+                nodes.setdefault(rest, [])
             if place:
                 later.add(rest)
-    steps = []
-    for rest, cells in nodes.items():
-        most = 1 if rest.startswith("qbench ") else TOGETHER
-        named = " ".join(cells[:most])
-        text = rest if not cells else f"{rest} {named}" if most == 1 else f"pytest {named} {rest}"
-        command = _typed(text)
-        more = max(0, len(cells) - most)
-        steps.append(Step(command, text[len(command) :].strip(), more, is_later=rest in later))
-    return tuple(steps)
+    return tuple(_step(rest, cells, is_later=rest in later) for rest, cells in nodes.items())
+
+
+def _step(rest: str, cells: Sequence[str], *, is_later: bool) -> Step:
+    """One step for ``cells``, whose remedies share the words ``rest``."""
+    if not cells:
+        text, more = rest, 0
+    elif rest.startswith("qbench "):
+        text, more = f"{rest} {cells[0]}", len(cells) - 1
+    else:
+        text, more = f"pytest {' '.join(cells[:TOGETHER])} {rest}", max(0, len(cells) - TOGETHER)
+    command = _typed(text)
+    return Step(command, text[len(command) :].strip(), more, is_later=is_later)
 
 
 def _typed(text: str) -> str:
@@ -484,13 +492,20 @@ def styled_lines(
         brief: only what is red, and the last sentence.
     """
     try:
-        report = source if isinstance(source, Report) else build_report([source] if isinstance(source, Run) else source)
-        lines = list(_lines(report, max(width, 40), brief=brief))
+        lines = list(_lines(_reported(source), max(width, 40), brief=brief))
     except Exception as error:  # a summary that fails must not hide the results it sums up
         lines = [Line(f"qbench: the summary could not be drawn ({type(error).__name__}: {error})", "warn")]
     if unicode:
         return lines
     return [Line(line.text.translate(ASCII).encode("ascii", "replace").decode(), line.tone) for line in lines]
+
+
+def _reported(source: Report | Run | Sequence[Run]) -> Report:
+    if isinstance(source, Report):
+        return source
+    if isinstance(source, Run):
+        return build_report([source])
+    return build_report(source)
 
 
 def summary_lines(source: Report | Run | Sequence[Run], width: int = 80, *, unicode: bool = True) -> list[str]:
