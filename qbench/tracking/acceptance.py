@@ -150,40 +150,29 @@ def accept_measurements(
         entry = next((e for e in quarantine if e.covers(measurement.cell, measurement.environment)), None)
         if entry is not None and today is not None and entry.expired(today):
             ended[entry.cell] = _ended(entry)
-        elif entry is not None:
-            why = f"it is listed as known bad until {entry.expires}: {entry.reason}"
-            refusals.append(Refusal(cell=slug, reason=why, is_listed=True))
-            continue
+            entry = None
         unequal = broken_text(measurement.compared, criterion(measurement.cell))
-        if reason := _unacceptable(baseline, measurement, rules) or unequal:
-            refusals.append(Refusal(cell=slug, reason=reason))
+        refusal = _refusal(baseline, measurement, rules, entry, unequal)
+        if refusal is not None:
+            refusals.append(refusal)
             continue
         known = cells.get(slug, AcceptedCell(accepted={}))
-        target = ANY if accepting.for_any else name
-        own = known.current.get(name)
-        old = known.accepted.get(target, own) if accepting.for_any else _predecessor(known, measurement, rules)
-        noise = _known_noise(baseline, known, measurement, rules)
-        is_moved = target not in known.accepted and own is not None and not is_change(measurement, own, noise)
-        compared = None if accepting.for_any and is_moved else old  # nothing is replaced: the class alone is new
-        if target in known.former and accepting.scope is not Scope.IMPROVED:  # both new and changed
-            taken = accepting.scope is not None
-        else:
-            taken = is_in_scope(accepting.scope, measurement, compared, noise)
+        replaced = _replaced(baseline, known, measurement, rules, for_any=accepting.for_any)
+        taken = replaced.is_in_scope(accepting.scope, measurement)
         rows += calibrations.take(measurement.calibrated, with_cell=taken)
         if not taken:
-            left_new += old is None
-            left_changed += is_change(measurement, old, noise)
+            left_new += replaced.old is None
+            left_changed += is_change(measurement, replaced.old, replaced.noise)
             continue
-        changes = (is_change(measurement, one, noise) for one in (old, own))
-        if target not in known.former and any(changes):
+        target = replaced.target
+        if replaced.is_change(measurement):
             demand_reason(f"Accepting '{measurement.cell}' in {target}", accepting.reason)
-        new = accepted_of(measurement, _reason(accepting, old))
+        new = accepted_of(measurement, _reason(accepting, replaced.old))
         cells[slug] = _with_floors(_with_result(known, target, new, dropped=name), measurement, rules)
         kept.pop((slug, name), None)
-        name = target
-        kept[slug, name] = {data: unpacked_answers(word) for data, word in measurement.kept.items()}
-        before = {} if old is None else old.metrics
-        rows += _rows(slug, name, before, ((score, score.hits) for score in measurement.scores))
+        kept[slug, target] = {data: unpacked_answers(word) for data, word in measurement.kept.items()}
+        before = {} if replaced.old is None else replaced.old.metrics
+        rows += _rows(slug, target, before, ((score, score.hits) for score in measurement.scores))
     changed = replace(baseline, cells=cells, kept=_by_slug(kept), calibrations=calibrations.accepted)
     return Acceptance(
         baseline=changed if rows else baseline,
@@ -193,6 +182,67 @@ def accept_measurements(
         left_new=left_new + len(calibrations.left_new),
         left_changed=left_changed + len(calibrations.left_moved),
     )
+
+
+def _refusal(
+    baseline: Baseline, measurement: Measurement, rules: Rules, entry: QuarantineEntry | None, unequal: str
+) -> Refusal | None:
+    """Why ``measurement`` is not accepted; None: it may be.
+
+    Args:
+        entry: the entry of the quarantine that covers its cell today, if there is one.
+        unequal: how it breaks the comparison with another backend; empty where it does not.
+    """
+    slug = measurement.cell.slug
+    if entry is not None:
+        why = f"it is listed as known bad until {entry.expires}: {entry.reason}"
+        return Refusal(cell=slug, reason=why, is_listed=True)
+    reason = _unacceptable(baseline, measurement, rules) or unequal
+    return Refusal(cell=slug, reason=reason) if reason else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Replaced:
+    """What one measurement would replace.
+
+    ``target``: the environment class for which it is accepted. ``own``: the accepted result of the class in which it
+    was measured. ``old``: the result that it replaces, and ``compared`` the one that decides whether it is in a scope;
+    each None: does not exist. ``noise``: how far runs of the cell differ, where they do. ``is_former``: the result of
+    ``target`` is of a former model or former data.
+    """
+
+    target: str
+    own: Accepted | None
+    old: Accepted | None
+    compared: Accepted | None
+    noise: KnownNoise | None
+    is_former: bool
+
+    def is_in_scope(self, scope: Scope | None, measurement: Measurement) -> bool:
+        """Whether ``scope`` (None: nothing) takes ``measurement``."""
+        if self.is_former and scope is not Scope.IMPROVED:  # both new and changed
+            return scope is not None
+        return is_in_scope(scope, measurement, self.compared, self.noise)
+
+    def is_change(self, measurement: Measurement) -> bool:
+        """Whether a result of today's model and data would be replaced by another one."""
+        return not self.is_former and any(is_change(measurement, one, self.noise) for one in (self.old, self.own))
+
+
+def _replaced(
+    baseline: Baseline, known: AcceptedCell, measurement: Measurement, rules: Rules, *, for_any: bool
+) -> _Replaced:
+    """What ``measurement`` would replace in ``known``, or with ``for_any`` in the class ``any``."""
+    name = str(measurement.environment)
+    own = known.current.get(name)
+    noise = _known_noise(baseline, known, measurement, rules)
+    if not for_any:
+        old = _predecessor(known, measurement, rules)
+        return _Replaced(target=name, own=own, old=old, compared=old, noise=noise, is_former=name in known.former)
+    old = known.accepted.get(ANY, own)
+    is_moved = ANY not in known.accepted and own is not None and not is_change(measurement, own, noise)
+    compared = None if is_moved else old  # nothing is replaced: the class alone is new
+    return _Replaced(target=ANY, own=own, old=old, compared=compared, noise=noise, is_former=ANY in known.former)
 
 
 def _known_noise(baseline: Baseline, known: AcceptedCell, measurement: Measurement, rules: Rules) -> KnownNoise | None:
@@ -379,25 +429,50 @@ def accept_reference(
     Raises:
         InputError: the measurement was counted against other answers, or a reference is replaced without a reason.
     """
-    digests = measurement.digests
+    _refuse_other_answers(measurement, answers)
+    labelled = [s for s in measurement.scores if s.against is Against.LABELS]
+    new = _reference_of(measurement, answers, backend, environment_class)
+    hits = [(score, score.reference_hits) for score in labelled]
+    if baseline is None:
+        return Acceptance(baseline=new, rows=tuple(_rows("fp32", environment_class, {}, hits)))
+    if is_same_reference(baseline, new):
+        return Acceptance(baseline=replace(baseline, stored=answers, lost=()) if baseline.lost else baseline)
+    known = {
+        name: replace(data, sources=new.data[name].sources if name in new.data else None)
+        for name, data in baseline.data.items()
+    }
+    if is_same_reference(replace(baseline, data=known), new):  # a count of sources replaces no result
+        return Acceptance(baseline=replace(baseline, stored=answers, data=known, lost=()))
+    demand_reason(f"Accepting a new fp32 reference of '{measurement.cell.model}'", reason)
+    rows = _rows("fp32", environment_class, baseline.metrics, hits)
+    return Acceptance(baseline=_with_cells_of(baseline, new), rows=tuple(rows))
+
+
+def _refuse_other_answers(measurement: Measurement, answers: Mapping[str, Answers]) -> None:
     for name, given in answers.items():
-        if digests.get(f"reference:{name}") != given.digest:
+        if measurement.digests.get(f"reference:{name}") != given.digest:
             raise InputError(
                 f"Accepting the fp32 reference of '{measurement.cell.model}'",
                 found=f"a measurement counted against other answers to '{name}'",
                 expected="one counted against the answers to be stored",
                 remedy="Run the fp32 cell of this model again.",
             )
-    labelled = [s for s in measurement.scores if s.against is Against.LABELS]
+
+
+def _reference_of(
+    measurement: Measurement, answers: Mapping[str, Answers], backend: str, environment_class: str
+) -> Baseline:
+    """A baseline with ``answers`` as its reference, and nothing accepted for cells."""
+    digests = measurement.digests
     main = next(iter(answers), "")
     sources = {s.metric.partition("@")[2] or main: s.clusters.sources for s in measurement.scores if s.clusters}
-    new = Baseline(
+    return Baseline(
         model=measurement.cell.model,
         model_digest=digests["model"],
         preprocessing=digests["preprocessing"],
         backend=backend,
         environment_class=environment_class,
-        metrics={s.metric: s.reference_hits for s in labelled},
+        metrics={s.metric: s.reference_hits for s in measurement.scores if s.against is Against.LABELS},
         data={
             name: StoredData(
                 samples=len(a),
@@ -409,25 +484,17 @@ def accept_reference(
             for name, a in answers.items()
         },
         stored=answers,
-        cells={} if baseline is None else baseline.cells,
-        kept={} if baseline is None else baseline.kept,
-        calibrations={} if baseline is None else baseline.calibrations,
-        unread=() if baseline is None else baseline.unread,
     )
-    if baseline is not None:
-        if is_same_reference(baseline, new):
-            return Acceptance(baseline=replace(baseline, stored=answers, lost=()) if baseline.lost else baseline)
-        known = {name: replace(data, sources=sources.get(name)) for name, data in baseline.data.items()}
-        if is_same_reference(replace(baseline, data=known), new):  # a count of sources replaces no result
-            return Acceptance(baseline=replace(baseline, stored=answers, data=known, lost=()))
-        if _is_other_subject(baseline, new):
-            outdated = {slug: cell.outdated() for slug, cell in baseline.cells.items()}
-            is_other_model = _identity(baseline) != _identity(new)
-            new = replace(new, cells=outdated, calibrations={} if is_other_model else baseline.calibrations)
-        demand_reason(f"Accepting a new fp32 reference of '{measurement.cell.model}'", reason)
-    before = {} if baseline is None else baseline.metrics
-    rows = _rows("fp32", environment_class, before, ((s, s.reference_hits) for s in labelled))
-    return Acceptance(baseline=new, rows=tuple(rows))
+
+
+def _with_cells_of(baseline: Baseline, new: Baseline) -> Baseline:
+    """The reference of ``new`` with what ``baseline`` holds for cells: outdated where the model or data is another."""
+    cells, calibrations = baseline.cells, baseline.calibrations
+    if _is_other_subject(baseline, new):
+        cells = {slug: cell.outdated() for slug, cell in cells.items()}
+    if _identity(baseline) != _identity(new):
+        calibrations = {}
+    return replace(new, cells=cells, calibrations=calibrations, kept=baseline.kept, unread=baseline.unread)
 
 
 def is_same_reference(old: Baseline, new: Baseline) -> bool:

@@ -165,18 +165,24 @@ class Baseline:
             trusted: take the baseline for fitting: the run at hand replaces its reference.
             samples: as in ``stale``.
         """
-        what = "" if trusted else self.stale(digests, samples) or self._other_reference(digests)
-        known = self.cells.get(cell.slug)
-        return Expectation(
+        known = self.cells.get(cell.slug, AcceptedCell(accepted={}))
+        accepted = Expectation(
+            state=State.KNOWN,
+            accepted=known.current,
+            kept=self.kept.get(cell.slug, {}),
+            calibrations=self.calibrations,
+            cell_known=cell.slug in self.cells,
+        )
+        if trusted:
+            return accepted
+        what = self.stale(digests, samples) or self._other_reference(digests)
+        return replace(
+            accepted,
             state=State.STALE if what else State.KNOWN,
             what=what,
-            reference={} if trusted else {name: data.reference for name, data in self.data.items()},
-            accepted={} if known is None else known.current,
-            kept=self.kept.get(cell.slug, {}),
-            floors={} if known is None or trusted else known.floors,
-            noise={} if known is None or trusted else known.noise,
-            calibrations=self.calibrations,
-            cell_known=known is not None,
+            reference={name: data.reference for name, data in self.data.items()},
+            floors=known.floors,
+            noise=known.noise,
         )
 
     def here(self, cell: Cell, environment: EnvironmentClass, equivalents: tuple[tuple[str, ...], ...]) -> AcceptedHere:

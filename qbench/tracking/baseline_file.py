@@ -486,19 +486,15 @@ def _named_kept(
 
     A former result may be of a data set that the baseline does not have any more.
     """
-    return [
-        (
-            (slug, environment, name),
-            Named(
-                key=f"{slug} {environment} {name}",  # no name has a blank
-                digest=digest,
-                kind=data[name].kind if name in data and environment not in cell.former else None,
-            ),
-        )
-        for slug, cell in cells.items()
-        for environment, accepted in cell.accepted.items()
-        for name, digest in accepted.kept.items()
-    ]
+    found = []
+    for slug, cell in cells.items():
+        for environment, accepted in cell.accepted.items():
+            known = {} if environment in cell.former else data
+            for name, digest in accepted.kept.items():
+                key = f"{slug} {environment} {name}"  # no name has a blank
+                kind = known[name].kind if name in known else None
+                found.append(((slug, environment, name), Named(key=key, digest=digest, kind=kind)))
+    return found
 
 
 def _table(baseline: Baseline) -> dict[str, Any]:

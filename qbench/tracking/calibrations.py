@@ -176,27 +176,23 @@ class TakenCalibrations:
         if calibrated is None:
             return ()
         key, ranges, before = calibrated.key, calibrated.ranges, self.accepted.get(calibrated.key)
-        first = self._first.setdefault(key, ranges)
+        self._first.setdefault(key, ranges)
         moved = 0 if before is None else len(moved_ranges(before, ranges, self._limit))
         if before is not None and not moved and ranges.keys() == before.keys():
             return ()
-        wanted = (Scope.NEW,) if not moved else (Scope.CHANGED, *((Scope.IMPROVED,) if with_cell else ()))
-        if self._scope not in (Scope.ALL, *wanted):
-            (self.left_moved if moved else self.left_new).add(key)
+        if not self._is_in_scope(is_moved=moved > 0, with_cell=with_cell):
+            left = self.left_moved if moved else self.left_new
+            left.add(key)
             return ()
         if moved:
-            if moved_ranges(first, ranges, self._limit):
-                raise InputError(
-                    f"Accepting the calibration '{key}'",
-                    found="cells that were calibrated in two ways",
-                    expected="one calibration for all cells and computers",
-                    remedy="Find out why they differ, and accept the cells of one alone.",
-                )
+            self._refuse_two_ways(key, ranges)
             demand_reason(f"Accepting the calibration '{key}'", self._reason)
         self.left_new.discard(key)
         self.left_moved.discard(key)
-        kept = {} if moved or before is None else before  # last digits of what did not move stay as they were accepted
-        self.accepted[key] = {value: kept.get(value, ends) for value, ends in ranges.items()}
+        if moved or before is None:
+            self.accepted[key] = dict(ranges)
+        else:  # last digits of what did not move stay as they were accepted
+            self.accepted[key] = {value: before.get(value, ends) for value, ends in ranges.items()}
         return (
             AcceptedRow(
                 cell=calibration_name(key),
@@ -208,6 +204,23 @@ class TakenCalibrations:
                 unit="values",
             ),
         )
+
+    def _is_in_scope(self, *, is_moved: bool, with_cell: bool) -> bool:
+        """Whether the scope takes a calibration that moved, or else one that is new or has other values."""
+        if self._scope is Scope.ALL:
+            return True
+        if not is_moved:
+            return self._scope is Scope.NEW
+        return self._scope is Scope.CHANGED or (with_cell and self._scope is Scope.IMPROVED)
+
+    def _refuse_two_ways(self, key: str, ranges: Mapping[str, tuple[float, float]]) -> None:
+        if moved_ranges(self._first[key], ranges, self._limit):
+            raise InputError(
+                f"Accepting the calibration '{key}'",
+                found="cells that were calibrated in two ways",
+                expected="one calibration for all cells and computers",
+                remedy="Find out why they differ, and accept the cells of one alone.",
+            )
 
 
 def calibration_name(key: str) -> str:

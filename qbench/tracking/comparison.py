@@ -3,7 +3,7 @@
 import contextlib
 import enum
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
@@ -214,7 +214,7 @@ def last_green(runs: Iterable[Run], like: Run) -> Run | None:
 
 
 _SEARCHED = 60
-"""So many runs are read to find a better one than the newest green."""
+"""The most runs that are read to find a better one than the newest green."""
 _BEST = 3
 
 
@@ -238,41 +238,25 @@ def compare_runs(old: Run, new: Run, *, across: bool = False) -> tuple[CellChang
     rows = tuple(_change(cell, before.get(cell), after.get(cell), across=across) for cell in sorted({*before, *after}))
     if not any(row.relation in (Relation.SAME, Relation.CHANGED) for row in rows):
         why = next((row.why for row in rows if row.why), "no cell that is in both")
-        elsewhere = why.startswith(_OTHER_CLASS)
+        where = "" if across else "in one environment class "
+        remedy = "Compare with a run of this suite that measured the same cells."
+        if why.startswith(_OTHER_CLASS):
+            remedy = "Add --across to see the two classes next to each other."
         raise IncomparableError(
             f"Comparing run '{old.id}' with run '{new.id}'",
             found=why,
-            expected=f"a cell measured by both {'' if across else 'in one environment class '}on the same samples",
-            remedy="Add --across to see the two classes next to each other."
-            if elsewhere
-            else "Compare with a run of this suite that measured the same cells.",
+            expected=f"a cell measured by both {where}on the same samples",
+            remedy=remedy,
         )
     return rows
 
 
 def _change(cell: Cell, old: CellRecord | None, new: CellRecord | None, *, across: bool) -> CellChange:
     if old is None or new is None:
-        return CellChange(
-            cell=cell,
-            relation=Relation.ONLY_NEW if old is None else Relation.ONLY_OLD,
-            old_outcome="" if old is None else old.outcome,
-            new_outcome="" if new is None else new.outcome,
-            metrics=_metrics(old, new),
-        )
-    why, metrics = _incomparable(old, new, across=across), _metrics(old, new)
-    before, after = (record.digests_of("predictions") for record in (old, new))
-    same = before == after
-    moved = any(metric.moved for metric in metrics)  # a distance may, where no prediction does
-    relation = Relation.INCOMPARABLE if why else Relation.CHANGED if moved or not same else Relation.SAME
-    if relation is Relation.CHANGED and _is_within_noise(old, new):
-        relation, why = Relation.SAME, "within the noise of an engine that does not repeat its answers"
+        return _one_sided(cell, old, new)
+    metrics = _metrics(old, new)
     differs = tuple(_exchanged(old, new)) if old.is_measured and new.is_measured else ()
-    if relation is Relation.CHANGED:
-        reasons = [one for one in differs if one.startswith("another ")]
-        reasons.append(arithmetic_change(*(record.digests.get("arithmetic", "") for record in (old, new))))
-        why = "; ".join(filter(None, reasons))
-        why = why or ("the same predictions by other numbers" if same and before else "")
-        why = why or ("" if moved else _other_predictions(old, new))
+    relation, why = _relation(old, new, metrics, differs, across=across)
     return CellChange(
         cell=cell,
         relation=relation,
@@ -284,6 +268,44 @@ def _change(cell: Cell, old: CellRecord | None, new: CellRecord | None, *, acros
         other_class=_class_words(old, new),
         flips={} if relation is Relation.INCOMPARABLE else _flips(old, new),
     )
+
+
+def _one_sided(cell: Cell, old: CellRecord | None, new: CellRecord | None) -> CellChange:
+    """The row of a cell that one run lacks."""
+    return CellChange(
+        cell=cell,
+        relation=Relation.ONLY_NEW if old is None else Relation.ONLY_OLD,
+        old_outcome="" if old is None else old.outcome,
+        new_outcome="" if new is None else new.outcome,
+        metrics=_metrics(old, new),
+    )
+
+
+def _relation(
+    old: CellRecord, new: CellRecord, metrics: Sequence[MetricChange], differs: Sequence[str], *, across: bool
+) -> tuple[Relation, str]:
+    """How two results of one cell differ, and the reason for it as far as their records show one."""
+    obstacle = _incomparable(old, new, across=across)
+    if obstacle:
+        return Relation.INCOMPARABLE, obstacle
+    moved = any(metric.moved for metric in metrics)  # a distance may, where no prediction does
+    if not moved and old.digests_of("predictions") == new.digests_of("predictions"):
+        return Relation.SAME, ""
+    if _is_within_noise(old, new):
+        return Relation.SAME, "within the noise of an engine that does not repeat its answers"
+    return Relation.CHANGED, _why_changed(old, new, differs, moved=moved)
+
+
+def _why_changed(old: CellRecord, new: CellRecord, differs: Sequence[str], *, moved: bool) -> str:
+    reasons = [one for one in differs if one.startswith("another ")]
+    reasons.append(arithmetic_change(*(record.digests.get("arithmetic", "") for record in (old, new))))
+    why = "; ".join(filter(None, reasons))
+    if why:
+        return why
+    before, after = (record.digests_of("predictions") for record in (old, new))
+    if before and before == after:
+        return "the same predictions by other numbers"
+    return "" if moved else _other_predictions(old, new)
 
 
 def _is_within_noise(old: CellRecord, new: CellRecord) -> bool:
@@ -425,29 +447,46 @@ def _incomparable(old: CellRecord, new: CellRecord, *, across: bool) -> str:
 
 def _metrics(old: CellRecord | None, new: CellRecord | None) -> tuple[MetricChange, ...]:
     before, after = _valued(old), _valued(new)
-    one_reference = old is not None and new is not None and _is_one_reference(old, new)
-    same = old is not None and new is not None and old.digests_of("predictions") == new.digests_of("predictions")
-    changes = []
-    for name, metric in {**before, **after}.items():
-        then, now = before.get(name), after.get(name)
-        pairs = _pairs(then, now) if then is not None and now is not None and one_reference else None
-        changes.append(
-            MetricChange(
-                metric=name,
-                old=None if then is None else then.hits,
-                new=None if now is None else now.hits,
-                out_of=metric.out_of,
-                unit=metric.unit,
-                lower_is_better=metric.lower_is_better,
-                is_distance=metric.is_distance,
-                means=(None if then is None else then.mean, None if now is None else now.mean),
-                references=(then.reference_hits, now.reference_hits)
-                if then is not None and now is not None and now.against_labels
-                else None,
-                pairs=replace(pairs, losses=(0, 0), gains=(0, 0)) if pairs and same else pairs,
-            )
-        )
-    return tuple(changes)
+    pairs = {} if old is None or new is None else _pairs_by_metric(old, new)
+    return tuple(
+        _metric_change(name, before.get(name), after.get(name), pairs.get(name)) for name in {**before, **after}
+    )
+
+
+def _metric_change(name: str, old: MetricRecord | None, new: MetricRecord | None, pairs: Pairs | None) -> MetricChange:
+    metric = new or old
+    assert metric is not None
+    old_hits, old_mean = (None, None) if old is None else (old.hits, old.mean)
+    new_hits, new_mean = (None, None) if new is None else (new.hits, new.mean)
+    references = None
+    if old is not None and new is not None and new.against_labels:
+        references = (old.reference_hits, new.reference_hits)
+    return MetricChange(
+        metric=name,
+        old=old_hits,
+        new=new_hits,
+        out_of=metric.out_of,
+        unit=metric.unit,
+        lower_is_better=metric.lower_is_better,
+        is_distance=metric.is_distance,
+        means=(old_mean, new_mean),
+        references=references,
+        pairs=pairs,
+    )
+
+
+def _pairs_by_metric(old: CellRecord, new: CellRecord) -> dict[str, Pairs]:
+    """The pairs of each metric for which they are known; none where the two were counted against two references."""
+    if not _is_one_reference(old, new):
+        return {}
+    is_same = old.digests_of("predictions") == new.digests_of("predictions")
+    before, after = _valued(old), _valued(new)
+    found = {}
+    for name in before.keys() & after.keys():
+        pairs = _pairs(before[name], after[name])
+        if pairs is not None:
+            found[name] = replace(pairs, losses=(0, 0), gains=(0, 0)) if is_same else pairs
+    return found
 
 
 def _is_one_reference(old: CellRecord, new: CellRecord) -> bool:

@@ -407,7 +407,7 @@ def _integer(text: str) -> int:
 
 
 _SAFE_DIGITS = 300
-"""An integer of so many digits is below the largest float, 1.8e308."""
+"""Digits of an integer that is surely below the largest float, 1.8e308."""
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer)
 

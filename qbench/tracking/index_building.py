@@ -33,7 +33,7 @@ _AT_ONCE = 200_000
 class IndexUpdate:
     """What an update did: run files by fate, and a sentence for each that could not be read, or not whole.
 
-    ``unreadable`` of the files hold no run; the others hold so many ``runs``, each once.
+    ``unreadable``: the files that hold no run. ``runs``: those in the other files, each counted once.
     ``was_damaged``: the index was not a database, and was deleted.
     """
 

@@ -50,7 +50,7 @@ Context = tuple[str, float, dict[str, str]]
 """Outcome, integer share, {data set: digest}: what results of one cell line share."""
 
 _MANY = 10_000
-"""So many numbers fit into one query; for more, all rows are read and filtered here: databases limit a query."""
+"""The numbers that fit into one query; for more, all rows are read and filtered here: databases limit a query."""
 
 
 @dataclass(frozen=True, slots=True)

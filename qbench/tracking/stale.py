@@ -39,8 +39,13 @@ class StaleEntry:
         """One clause."""
         if self.environment_class:
             return "of a former model or former data"
-        kind = "variant" if self.is_calibration else "cell" if self.cell else "model"
-        return f"no such {kind} in the suite '{self.suite}'"
+        return f"no such {self._kind} in the suite '{self.suite}'"
+
+    @property
+    def _kind(self) -> str:
+        if self.is_calibration:
+            return "variant"
+        return "cell" if self.cell else "model"
 
     @property
     def is_calibration(self) -> bool:

@@ -144,7 +144,7 @@ def _is_base(run: Run) -> bool:
 
 
 _SEARCHED = 60
-"""So many runs are read to find an earlier one of the whole suite."""
+"""The most runs that are read to find an earlier one of the whole suite."""
 
 
 def _is_accepted_since(record: CellRecord, stored: Mapping[Cell, AcceptedCell]) -> bool:

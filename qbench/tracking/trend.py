@@ -373,7 +373,7 @@ def least_steps(points: Points, unit: str) -> list[float]:
 # that between nights, and metrics of outputs (dB) are not repeated at all.
 
 _DIFFERENCES = 120
-"""So many of the newest differences are looked at."""
+"""The number of differences that are looked at, the newest ones."""
 
 
 def noise_after(points: Points) -> list[tuple[float, float]]:
@@ -401,7 +401,8 @@ def noise_after(points: Points) -> list[tuple[float, float]]:
             continue
         own, single = (math.sqrt(total / count) for total in squares)
         seen = _scatter(differences[-_DIFFERENCES:])
-        seen = (0.0 if own else math.inf) if seen is None else seen
+        if seen is None:
+            seen = 0.0 if own else math.inf
         found.append((max(own, seen), max(single, seen)))
     return found
 
