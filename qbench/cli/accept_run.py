@@ -100,7 +100,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
                 done[key] = _written(folder, *key, measured[key], accepting)
     _show(done, as_json=arguments.json)
     is_named = not set("*?[") & set(arguments.cell)
-    every = (one for results in done.values() for result in results for one in result.refusals)
+    results = [result for several in done.values() for result in several]
+    every = (one for result in results for one in result.refusals)
     return ExitCode.GATE_FAILED if any(is_named or not one.is_listed for one in every) else ExitCode.FINE
 
 
@@ -227,7 +228,9 @@ def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) 
         for refusal in (one for result in several for one in result.refusals):
             word = "left out" if refusal.is_listed else "not accepted"
             say(f"{word}: {model}::{refusal.cell}: {_with_whole_command(refusal.reason, suite, model)}")
-    rows = [(suite, model, row) for (suite, model), several in done.items() for one in several for row in one.rows]
+    rows = []
+    for (suite, model), several in done.items():
+        rows += [(suite, model, row) for one in several for row in one.rows]
     if as_json:
         print_json([_facts(*row) for row in rows])
     else:

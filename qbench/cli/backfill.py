@@ -58,7 +58,9 @@ class Release:
         """``measured``, ``kept`` (from before), ``skipped`` or ``interrupted``."""
         if self.run is not None and not self.run.complete:
             return "interrupted"
-        return "skipped" if self.reason else "measured" if self.seconds else "kept"
+        if self.reason:
+            return "skipped"
+        return "measured" if self.seconds else "kept"
 
     @property
     def line(self) -> str:

@@ -171,8 +171,14 @@ class CommandTrials:
                 expected="0 (good), 125 (cannot be tested) or up to 127 (bad)",
                 remedy="The command crashed or was killed: start the same bisection again to continue from here.",
             )
-        mark = "skipped" if status == _SKIP else "bad" if status else "good"
-        return PackageTrial(mark=mark, says=f"the command ended with {status}", numbers={"status": status})
+        return PackageTrial(mark=_mark(status), says=f"the command ended with {status}", numbers={"status": status})
+
+
+def _mark(status: int) -> str:
+    """The mark of a release by the exit status of the command."""
+    if status == _SKIP:
+        return "skipped"
+    return "bad" if status else "good"
 
 
 def _compared(compared: "Compared", tolerance: float | None) -> "PackageTrial":

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from qbench.metrics import AnswerRecord
 
 Array = npt.NDArray[Any]
+Rows = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
+"""The places of the common samples in the earlier and in the later file."""
 
 _COUNTED = 2.0**62
 """The greatest sum of counts."""
@@ -240,27 +242,41 @@ def compare_logs(old: Log, new: Log, *, names: Sequence[str] = (), margin: float
     _require_same_contents(old, new, common, (rows, others))
     _require_same_labels(old, new, common, (rows, others))
     _require_same_sources(old, new, common, (rows, others))
-    held = old.sources or new.sources
-    places = rows if old.sources else others
-    sources = [held[row] for row in places.tolist()] if held else None
+    sources = _common_sources(old, new, (rows, others))
     scores = tuple(_scores(old, new, (rows, others), sources, names))
-    before, after = (np.frombuffer(log.answers, np.int64)[at] for log, at in ((old, rows), (new, others)))
+    most_lost = 0.0 if margin is None else margin
     count = 0 if sources is None else len(set(sources))
     return Compared(
         samples=len(common),
         scores=scores,
-        evidence=tuple(shown_by(one, 0.0 if margin is None else margin) for one in scores),
+        evidence=tuple(shown_by(one, most_lost) for one in scores),
         only_old=tuple(one for one in old.places if one not in new.places),
         only_new=tuple(one for one in new.places if one not in old.places),
-        changed=int((before != after).sum()) if before.any() and after.any() else None,
+        changed=_changed_answers(old, new, (rows, others)),
         sources=count if 0 < count < len(common) else None,
     )
+
+
+def _common_sources(old: Log, new: Log, places: Rows) -> list[str] | None:
+    """The source of each common sample, of the earlier file that names them; None: neither does."""
+    for log, rows in zip((old, new), places, strict=True):
+        if log.sources:
+            return [log.sources[row] for row in rows.tolist()]
+    return None
+
+
+def _changed_answers(old: Log, new: Log, places: Rows) -> int | None:
+    """In how many common samples the answers differ; None where a file has none."""
+    before, after = (np.frombuffer(log.answers, np.int64)[rows] for log, rows in zip((old, new), places, strict=True))
+    if not before.any() or not after.any():
+        return None
+    return int((before != after).sum())
 
 
 def _scores(
     old: Log,
     new: Log,
-    rows: "tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]",
+    rows: Rows,
     sources: list[str] | None,
     names: Sequence[str],
 ) -> Iterator[Score]:
@@ -388,9 +404,7 @@ def _require_same_data(old: Log, new: Log) -> None:
         )
 
 
-def _require_same_contents(
-    old: Log, new: Log, common: Sequence[str], rows: "tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]"
-) -> None:
+def _require_same_contents(old: Log, new: Log, common: Sequence[str], rows: Rows) -> None:
     before, after = (np.frombuffer(log.contents, np.int64)[at] for log, at in zip((old, new), rows, strict=True))
     other = np.flatnonzero((before != after) & (before != 0) & (after != 0))
     if len(other):
@@ -402,9 +416,7 @@ def _require_same_contents(
         )
 
 
-def _require_same_labels(
-    old: Log, new: Log, common: Sequence[str], rows: "tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]"
-) -> None:
+def _require_same_labels(old: Log, new: Log, common: Sequence[str], rows: Rows) -> None:
     """Refuse files that call other answers right: the file that is judged would be judged by its own labels."""
     before, after = (np.frombuffer(log.labels, np.int64)[at] for log, at in zip((old, new), rows, strict=True))
     other = np.flatnonzero((before != after) & (before != 0) & (after != 0))
@@ -418,9 +430,7 @@ def _require_same_labels(
         )
 
 
-def _require_same_sources(
-    old: Log, new: Log, common: Sequence[str], rows: "tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]"
-) -> None:
+def _require_same_sources(old: Log, new: Log, common: Sequence[str], rows: Rows) -> None:
     """Refuse files that tell samples apart in different ways: the result would depend on which is named first."""
     if not (old.sources and new.sources):
         return
@@ -517,22 +527,29 @@ def _code(found: Compared, margin: float | None) -> ExitCode:
 
 
 def _row(one: Score, shown: LossEvidence | None) -> tuple[str, ...]:
+    """The fields of one metric; a distance from the earlier file, or a share of equal tokens, has no change."""
+    now = value_text(one.value, one.unit)
+    ends = _interval_ends(one, shown)
+    p = "" if shown is None or shown.midp is None else f"{shown.midp:.2g}"
+    if one.against is not Against.LABELS:
+        texts = [value_text(one.reference_value + end, one.unit) for end in ends]
+        return (one.metric, "", now, "", _joined(texts), "", "", p)
+    before = value_text(one.reference_value, one.unit)
+    change = change_text(one.value - one.reference_value, one.unit)
+    texts = [change_text(end, one.unit) for end in ends]
+    return (one.metric, before, now, change, _joined(texts), str(one.losses), str(one.gains), p)
+
+
+def _interval_ends(one: Score, shown: LossEvidence | None) -> list[float]:
+    """The ends of the interval of the change, the lower first; none where it is not known."""
+    if shown is None:
+        return []
     sign = 1 if one.direction is Direction.HIGHER else -1
-    ends = () if shown is None else sorted((sign * shown.low, sign * shown.high))
-    is_own = one.against is Against.LABELS  # else a distance from the earlier file, or a share of equal tokens
-    if not is_own:
-        ends = [one.reference_value + end for end in ends]
-    texts = [change_text(end, one.unit) if is_own else value_text(end, one.unit) for end in ends]
-    return (
-        one.metric,
-        value_text(one.reference_value, one.unit) if is_own else "",
-        value_text(one.value, one.unit),
-        change_text(one.value - one.reference_value, one.unit) if is_own else "",
-        " … ".join(text.removesuffix(" pp") for text in texts),
-        str(one.losses) if is_own else "",
-        str(one.gains) if is_own else "",
-        "" if shown is None or shown.midp is None else f"{shown.midp:.2g}",
-    )
+    return sorted((sign * shown.low, sign * shown.high))
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return " … ".join(text.removesuffix(" pp") for text in texts)
 
 
 def _table(found: Compared, arguments: argparse.Namespace) -> dict[str, Any]:

@@ -98,7 +98,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         say(sentence)
     partial += lost
     differs = [row for row in rows if row.relation is Relation.CHANGED or row.outcome_changed]
-    code = ExitCode.GATE_FAILED if differs else ExitCode.INCOMPLETE if partial else ExitCode.FINE
+    code = ExitCode.FINE
+    if differs:
+        code = ExitCode.GATE_FAILED
+    elif partial:
+        code = ExitCode.INCOMPLETE
     if arguments.json:
         facts = {"old": old.id, "new": new.id, "across": arguments.across, "exchanged": dict(_exchanged(rows))}
         print_json({**facts, "differ": len(differs), "incomplete": partial, "cells": [_facts(row) for row in rows]})
@@ -235,19 +239,25 @@ def _paired(pairs: "Pairs") -> str:
     return text if pairs.sources is None else f"{text}, {pairs.n} samples from {counted(pairs.sources, 'source')}"
 
 
-def _numbers(metric: "MetricChange", *, with_pairs: bool = False) -> str:
-    """``top1 356 → 350 of 360 (−1.67 pp, worse)`` or ``sqnr 35.2 → 33.1 dB (−2.1 dB, worse)``."""
+def _sides(metric: "MetricChange") -> tuple[str, str, str]:
+    """(the old value, the new one, what they are counted in)."""
     if any(mean is not None for mean in metric.means):
         old, new = ("—" if one is None else value_text(one, metric.unit) for one in metric.values)
-        unit = "(mean of runs)"
-    elif metric.unit == "%" and not metric.is_distance:
+        return old, new, "(mean of runs)"
+    if metric.unit == "%" and not metric.is_distance:
         old, new = ("—" if hits is None else str(hits) for hits in (metric.old, metric.new))
-        unit = f"of {metric.out_of}"
-    else:
-        scale = (100 if metric.unit == "%" else 1) / metric.out_of
-        old, new = ("—" if hits is None else f"{scale * hits:.6g}" for hits in (metric.old, metric.new))
-        unit = metric.unit
-    values = f"{metric.metric} {new if old == new else f'{old} → {new}'} {unit}".rstrip()
+        return old, new, f"of {metric.out_of}"
+    whole = 100 if metric.unit == "%" else 1
+    scale = whole / metric.out_of
+    old, new = ("—" if hits is None else f"{scale * hits:.6g}" for hits in (metric.old, metric.new))
+    return old, new, metric.unit
+
+
+def _numbers(metric: "MetricChange", *, with_pairs: bool = False) -> str:
+    """``top1 356 → 350 of 360 (−1.67 pp, worse)`` or ``sqnr 35.2 → 33.1 dB (−2.1 dB, worse)``."""
+    old, new, unit = _sides(metric)
+    both = new if old == new else f"{old} → {new}"
+    values = f"{metric.metric} {both} {unit}".rstrip()
     if not metric.moved:
         return values
     facts = [change_text(metric.moved, metric.unit, digits=3), "worse" if metric.is_worse else "better"]

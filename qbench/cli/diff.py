@@ -540,7 +540,9 @@ def _folded(nodes: Sequence["NodeDifference"], top: int) -> list[tuple[str, ...]
 
 
 def _line(node: "NodeDifference") -> tuple[str, ...]:
-    steps = "real" if node.largest is None else f"{node.largest:.3g}" + ("" if node.same_grid else " *")
+    steps = "real" if node.largest is None else f"{node.largest:.3g}"
+    if node.largest is not None and not node.same_grid:
+        steps += " *"
     sqnr = f"{node.sqnr_db:.1f} dB" if node.relative else "equal"
     return (node.node, node.value, str(node.differing), str(node.elements), steps, sqnr)
 

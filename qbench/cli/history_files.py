@@ -119,21 +119,27 @@ def _named(text: str, history: "History") -> "list[Run]":
 
 def _relative(text: str, history: "History") -> "list[Run]":
     """``latest`` and what is counted from there, of the suite of the newest run."""
-    from qbench.tracking import AXES, kept_keys, last_green
-
     for notice in history.clock_notices:
         say(notice)
     newest = history.nights()[-1:]
-    nights = history.nights(newest[0].suite) if newest else ()
+    if not newest:
+        return []
+    nights = history.nights(newest[0].suite)
     if text == LAST_GREEN:
-        keep = kept_keys(*AXES, "outcome", "excused", "environment_class")
-        green = (
-            last_green(history.each(reversed(nights), keep), next(history.each(nights[-1:], keep))) if nights else None
-        )
-        return [] if green is None else [night for night in nights if night.id == green.id]
+        return _last_green(nights, history)
     before = _BEFORE.fullmatch(text)
     back = int(before[1]) if before else int(text == "previous")
     return [nights[-1 - back]] if back < len(nights) else []
+
+
+def _last_green(nights: "Sequence[Run]", history: "History") -> "list[Run]":
+    from qbench.tracking import AXES, kept_keys, last_green
+
+    keep = kept_keys(*AXES, "outcome", "excused", "environment_class")
+    green = last_green(history.each(reversed(nights), keep), next(history.each(nights[-1:], keep)))
+    if green is None:
+        return []
+    return [night for night in nights if night.id == green.id]
 
 
 def _unknown_run(text: str, folder: str, history: "History | None", found: "Sequence[Run]") -> InputError:
@@ -145,14 +151,19 @@ def _unknown_run(text: str, folder: str, history: "History | None", found: "Sequ
     else:
         what = f"no such file, and no such run among {len(heads)} in '{folder}'"
     newest = ", ".join(f"'{run.id}'" for run in (found or heads)[-_NAMED:])
-    close = None if is_run_name(text) else nearest(text, ("latest", "previous", LAST_GREEN), cutoff=0.7)
-    meant = f"Did you mean '{close}'? " if close else ""
-    return InputError(
-        f"Looking for the run '{text}'",
-        found=what,
-        expected=f"{RUN_NAMES}{f'; the newest are {newest}' if newest else ''}",
-        remedy="Give more of its name." if found else f"{meant}Correct the name, or name the folder with --history.",
-    )
+    expected = f"{RUN_NAMES}; the newest are {newest}" if newest else RUN_NAMES
+    remedy = "Give more of its name."
+    if not found:
+        remedy = f"{_meant(text)}Correct the name, or name the folder with --history."
+    return InputError(f"Looking for the run '{text}'", found=what, expected=expected, remedy=remedy)
+
+
+def _meant(text: str) -> str:
+    """``Did you mean 'latest'? ``; empty where ``text`` is like none of the words."""
+    if is_run_name(text):
+        return ""
+    close = nearest(text, ("latest", "previous", LAST_GREEN), cutoff=0.7)
+    return f"Did you mean '{close}'? " if close else ""
 
 
 _NAMED = 3

@@ -192,13 +192,13 @@ def choose_arithmetic(text: str) -> "Arithmetic":
     from qbench.interpreter import require_known_operators
     from qbench.numerics import get_arithmetic, load_arithmetic
 
-    machine = load_arithmetic(Path(text)) if text.endswith(".toml") else get_arithmetic(text)
-    require_known_operators(machine)
-    return machine
+    arithmetic = load_arithmetic(Path(text)) if text.endswith(".toml") else get_arithmetic(text)
+    require_known_operators(arithmetic)
+    return arithmetic
 
 
 def choose_backend(text: str, python: str | None = None) -> "Backend":
-    """The backend called ``text``, or the integer machine in the file ``text`` when that ends in ``.toml``.
+    """The backend called ``text``, or the integer arithmetic in the file ``text`` when that ends in ``.toml``.
 
     Args:
         text: the name or the file. python: another Python, or the folder of its environment, that runs it.

@@ -2,7 +2,9 @@
 
 import argparse
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.options import (
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from qbench.calibration import Profile
-    from qbench.quantization import Plan, Schema
+    from qbench.quantization import BiasCorrection, Plan, Schema
 
 
 # ``qbench quantize --calib``: samples that ranges are taken from where there is no profile, and that biases are
@@ -284,26 +286,56 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         save_model(quantized, arguments.output)
     if arguments.save_plan:
         save_plan(plan, arguments.save_plan)
-    width = None if arguments.json else terminal_width()
-    lines, unknown = plan.lines(width, arguments.backend or "the backend"), unknown_sizes(model)
+    done = _Quantized(plan=plan, correction=correction, left=left, unknown=unknown_sizes(model))
     if arguments.json:
-        facts = {"output": arguments.output, "integer_macs": plan.integer_macs, "macs": plan.macs}
-        facts |= {"units": len(plan.requested), "units_on_grids": len(plan.quantized_units)}
-        facts["bias_correction"] = None if correction is None else str(correction)
-        facts |= {"form": arguments.form, "left_in_float": left, "unknown_sizes": unknown}
-        facts |= {"refusals": plan.refusals, "run_in_float": dict(plan.run_in_float)}
-        print_json(facts | ({"decisions": lines[1:]} if arguments.why else {}))
-        return ExitCode.FINE
-    put(f"{arguments.output or arguments.model}: {lines[0]}")
-    if correction is not None:
-        put(f"  {correction}")
-    if unknown:
-        put(f"  the usual size of {', '.join(unknown)} is unknown and counts as 1: give it with --size {unknown[0]}=…")
-    for line in lines[1:] if arguments.why else _float_lines(plan, arguments.backend):
-        put(line)
-    for name, reason in left.items():
-        put(f"  {name} stays between Q and DQ: {reason}")
+        print_json(_facts(arguments, done))
+    else:
+        _print(arguments, done)
     return ExitCode.FINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Quantized:
+    """What was done: the plan, the correction of biases, node → why it stays between Q and DQ, unknown sizes."""
+
+    plan: "Plan"
+    correction: "BiasCorrection | None"
+    left: Mapping[str, str]
+    unknown: Sequence[str]
+
+
+def _facts(arguments: argparse.Namespace, done: _Quantized) -> dict[str, Any]:
+    plan = done.plan
+    facts = {
+        "output": arguments.output,
+        "integer_macs": plan.integer_macs,
+        "macs": plan.macs,
+        "units": len(plan.requested),
+        "units_on_grids": len(plan.quantized_units),
+        "bias_correction": None if done.correction is None else str(done.correction),
+        "form": arguments.form,
+        "left_in_float": done.left,
+        "unknown_sizes": done.unknown,
+        "refusals": plan.refusals,
+        "run_in_float": dict(plan.run_in_float),
+    }
+    if arguments.why:
+        facts["decisions"] = plan.lines(None, arguments.backend or "the backend")[1:]
+    return facts
+
+
+def _print(arguments: argparse.Namespace, done: _Quantized) -> None:
+    lines = done.plan.lines(terminal_width(), arguments.backend or "the backend")
+    put(f"{arguments.output or arguments.model}: {lines[0]}")
+    if done.correction is not None:
+        put(f"  {done.correction}")
+    if done.unknown:
+        named = ", ".join(done.unknown)
+        put(f"  the usual size of {named} is unknown and counts as 1: give it with --size {done.unknown[0]}=…")
+    for line in lines[1:] if arguments.why else _float_lines(done.plan, arguments.backend):
+        put(line)
+    for name, reason in done.left.items():
+        put(f"  {name} stays between Q and DQ: {reason}")
 
 
 _FORMS_OF_USE = """

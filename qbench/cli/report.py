@@ -123,8 +123,9 @@ def _meanings(runs: "Sequence[Run]") -> dict[str, str]:
     """One line for each schema and metric of ``runs`` that is known here."""
     from qbench.suite import gather, meanings
 
-    schemas = {record.schema for run in runs for record in run.cells}
-    metrics = {name for run in runs for record in run.cells for name in record.metrics}
+    records = [record for run in runs for record in run.cells]
+    schemas = {record.schema for record in records}
+    metrics = {name for record in records for name in record.metrics}
     return meanings(gather(suites=Path("suites")), schemas, metrics)
 
 

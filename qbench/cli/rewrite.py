@@ -75,7 +75,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     _refuse_idle(arguments)
     pipeline = _pipeline(arguments)
     model = _in_qdq(arguments.model)
-    checking = _Checking(_machines(arguments.machine), _samples(arguments)) if arguments.check else None
+    checking = _Checking(_arithmetics(arguments.machine), _samples(arguments)) if arguments.check else None
     try:
         found = run_pipeline(model, pipeline, Policy(arguments.policy), checking.watch if checking else None)
     except PassError as error:
@@ -108,7 +108,7 @@ class _RefutedError(Exception):
 class _Checking:
     """Checks every change as it is made, and keeps what was found."""
 
-    machines: "tuple[str | Arithmetic, ...]"
+    arithmetics: "tuple[str | Arithmetic, ...]"
     samples: "tuple[dict[str, npt.NDArray[np.generic]], ...]"
     found: "dict[str, list[Checked]]" = field(default_factory=dict)
 
@@ -120,9 +120,8 @@ class _Checking:
         """
         from qbench.passes import check_run
 
-        checked = check_run(
-            one, before, after, changed=changed, arithmetics=self.machines or None, samples=self.samples
-        )
+        under = self.arithmetics or None
+        checked = check_run(one, before, after, changed=changed, arithmetics=under, samples=self.samples)
         if checked.refuted:
             raise _RefutedError(checked, before)
         self.found.setdefault(one.name, []).append(checked)
@@ -133,7 +132,7 @@ class _Checking:
 
         if not self.samples or not _inexact(found):
             return ()
-        return output_changes(before, found.model, self.samples, *((self.machines,) if self.machines else ()))
+        return output_changes(before, found.model, self.samples, *((self.arithmetics,) if self.arithmetics else ()))
 
     def counts(self, name: str) -> dict[str, int]:
         """Verdict → regions that the pass changed, in all rounds."""
@@ -146,8 +145,11 @@ class _Checking:
         """The pass and the region, of each that is another function since, whatever the pass declares."""
         from qbench.passes import PassVerdict
 
-        every = ((name, region) for name, found in self.found.items() for one in found for region in one.regions)
-        return tuple((name, region) for name, region in every if region.verdict is PassVerdict.CHANGED)
+        changed = []
+        for name, found in self.found.items():
+            regions = (region for one in found for region in one.regions)
+            changed += [(name, region) for region in regions if region.verdict is PassVerdict.CHANGED]
+        return tuple(changed)
 
 
 def _refuse_idle(arguments: argparse.Namespace) -> None:
@@ -210,12 +212,12 @@ def _tell_of_others(path: str, model: "ir.Model") -> None:
         say(f"'{path}' has operators that cannot be converted to Q/DQ pairs: passes do not change these")
 
 
-def _machines(texts: list[str]) -> "tuple[str | Arithmetic, ...]":
+def _arithmetics(texts: list[str]) -> "tuple[str | Arithmetic, ...]":
     return tuple(text if text == "qdq" else choose_arithmetic(text) for text in texts)
 
 
 def _samples(arguments: argparse.Namespace) -> "tuple[dict[str, npt.NDArray[np.generic]], ...]":
-    """One feed a sample."""
+    """One feed per sample."""
     if arguments.data == _RANDOM:
         return ()
     _, samples = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(None))

@@ -158,7 +158,9 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
         say(sentence)
     if done.is_interrupted:
         say(f"interrupted; {len(run.cells)} of {run.header['selected']} cells are kept in {path or 'no file'}")
-    code = ExitCode.INCOMPLETE if done.is_interrupted else ExitCode.GATE_FAILED if done.code else ExitCode.FINE
+    code = ExitCode.GATE_FAILED if done.code else ExitCode.FINE
+    if done.is_interrupted:
+        code = ExitCode.INCOMPLETE
     if arguments.json:
         print_json({"run": run.id, "path": path, "exit_code": int(code), "cells": [one.line() for one in run.cells]})
     else:

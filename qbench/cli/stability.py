@@ -18,7 +18,7 @@ from qbench.errors import InputError
 from qbench.number_text import counted, distance_text
 
 if TYPE_CHECKING:
-    from qbench.judging import Measurement
+    from qbench.judging import Measurement, Repeats
     from qbench.suite import Suite
     from qbench.tracking import Run
 
@@ -123,21 +123,30 @@ def _stored(
 def _facts(measurement: "Measurement", refused: str) -> dict[str, Any]:
     repeats = measurement.repeats
     assert repeats is not None
-    first = next((score for score in measurement.scores if score.metric in repeats.metrics), None)
-    counts = None if first is None else repeats.metrics[first.metric]
     return {
         "cell": str(measurement.cell),
         "environment_class": str(measurement.environment),
         "runs": repeats.runs,
         "differing": dict(repeats.differing),
         "flips": dict(repeats.flips),
-        "metric": None if first is None else first.metric,
-        "hits": None if counts is None else list(counts.hits),
-        "out_of": None if counts is None else counts.out_of[0],
-        "deviation": None if counts is None else math.sqrt(counts.variance),
-        "unit": None if first is None else first.unit,
+        **_facts_of_metric(measurement, repeats),
         "kept": not refused,
         "why_not": refused,
+    }
+
+
+def _facts_of_metric(measurement: "Measurement", repeats: "Repeats") -> dict[str, Any]:
+    """The counts of the first metric that was repeated; null where none was."""
+    first = next((score for score in measurement.scores if score.metric in repeats.metrics), None)
+    if first is None:
+        return dict.fromkeys(("metric", "hits", "out_of", "deviation", "unit"))
+    counts = repeats.metrics[first.metric]
+    return {
+        "metric": first.metric,
+        "hits": list(counts.hits),
+        "out_of": counts.out_of[0],
+        "deviation": math.sqrt(counts.variance),
+        "unit": first.unit,
     }
 
 

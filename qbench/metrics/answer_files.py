@@ -67,9 +67,15 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def packages(self) -> dict[str, str]:
         """Name → version of all but the device. A tool may be written with its version: ``qnn 2.31``."""
+        named = {}
+        if self.firmware:
+            named["firmware"] = self.firmware
         tool, _, version = self.tool.rpartition(" ")
-        named = {} if not self.tool else {tool: version} if tool else {"tool": self.tool}
-        return {**({"firmware": self.firmware} if self.firmware else {}), **named, **self.versions}
+        if tool:
+            named[tool] = version
+        elif self.tool:
+            named["tool"] = self.tool
+        return {**named, **self.versions}
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

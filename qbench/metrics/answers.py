@@ -381,7 +381,7 @@ _MOST_PACKED = 32
 
 _MASKS = "masks"
 _MOST_PACKED_MASKS, _MOST_MASKS = 1_032, 1 << 29
-"""Of masks, which are areas of one class: all that deflate can do, up to so many bytes."""
+"""Of masks, which are areas of one class: all that deflate can do, and the largest size in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -487,7 +487,7 @@ def unpacked_answers(text: str) -> Answers:
 
 
 def _unpacked_bytes(form: str, packed: int) -> int:
-    """To how many bytes so many ``packed`` ones may unpack."""
+    """The most bytes to which ``packed`` bytes may unpack."""
     return min(_MOST_PACKED_MASKS * packed, _MOST_MASKS) if form == _MASKS else _MOST_PACKED * packed
 
 

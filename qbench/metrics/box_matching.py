@@ -107,7 +107,7 @@ def _common_areas(ours: Floats, theirs: Floats) -> Floats:
     angle = np.where(is_corner, np.arctan2(away[..., 1], away[..., 0]), np.inf)
     order = np.argsort(angle, axis=1)
     away = np.take_along_axis(away, order[..., None], axis=1)
-    # what is no corner repeats the first one, which adds no area
+    # the places without a corner repeat the first corner, which adds no area
     ordered = np.where(np.take_along_axis(is_corner, order, axis=1)[..., None], away, away[:, :1])
     common: Floats = np.where(count >= 3, _polygon_areas(ordered), 0.0)
     return common

@@ -103,7 +103,7 @@ class BoxAnswers(Answers):
 
     @property
     def is_box(self) -> npt.NDArray[np.bool_]:
-        """(n, m) what is no padding."""
+        """(n, m) whether a place holds a box; the others are padding."""
         return np.asarray(self.classes != PADDING)
 
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:

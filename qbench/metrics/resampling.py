@@ -15,7 +15,7 @@ _SEED = 20260
 _BLOCK = 2_000_000
 """Draws held at once: 16 MB."""
 _FEW = 10
-"""From so many changed samples on the bootstrap is trusted alone."""
+"""Changed samples from which on the bootstrap is trusted alone."""
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 

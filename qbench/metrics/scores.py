@@ -33,7 +33,8 @@ class Gathering:
 
     Args:
         effect: the design effect of the changes that were seen, at least 1. freedom: the degrees of freedom of
-            Student's t. equal: so many sources of one size show as much about sources that change as a whole.
+            Student's t. equal: the number of sources of one size that show as much about sources that change as a
+            whole.
     """
 
     effect: float
@@ -46,7 +47,7 @@ class Gathering:
         return Gathering(n / sources, sources - 1, sources)
 
     def of_more(self, times: float) -> "Gathering":
-        """That of so many times as many sources like these."""
+        """That of ``times`` the number of sources like these."""
         return Gathering(self.effect, max((self.freedom + 1) * times - 1, LEAST_FREEDOM), self.equal * times)
 
 

@@ -56,7 +56,7 @@ class Options:
         missing: the result of a cell without anything accepted. prune: remove baselines that nothing uses.
         shard: ``i/N``, only the models of that share; empty: all.
         localize: seconds for localizing one red cell; 0: do not localize.
-        repeats: run every cell so many times, whatever suites and baselines say; None: as they say.
+        repeats: how often every cell is run, whatever suites and baselines say; None: as they say.
         size_limits: factor on the size limits of opened files; None: the defaults.
         release: measure another release of a package; None: what is installed.
     """
@@ -184,7 +184,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
     cache = _text(config, "cache")
     written = str(config.getini("qbench_history") or "").strip()
     history = _text(config, "history")
-    earlier = history if history != OFF else written if written != OFF else ""
+    earlier = next((one for one in (history, written) if one != OFF), "")
     release = _release(str(config.getoption("qbench_release")), config.invocation_params.dir)
     unaccepted = "fail" if release is None else "warn"  # of another release nothing is accepted
     localize = _number(config, "localize", float, "seconds, or 0", lambda v: 0 <= v < math.inf)

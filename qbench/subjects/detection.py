@@ -177,8 +177,8 @@ class Detection:
         """The boxes of every sample, in pixels of its picture where the preprocessing notes a ``FRAME``.
 
         Raises:
-            InputError: an output is missing, has another shape, or holds what is no box (the sample is named); most
-                boxes have a negative size; or a confident box has a class that the labels do not list.
+            InputError: an output is missing or has another shape; a sample, which is named, has numbers that are not a
+                box; most boxes have a negative size; or a confident box has a class that the labels do not list.
         """
         run = runner_named(runners, GRAPH, self.name).run
         doing = f"Detecting in '{samples.data}'"

@@ -202,14 +202,16 @@ def _detection(graph: ir.Model, output: str | None, path: str) -> Detection:
     def named(*words: str) -> str | None:
         return next((name for name in outputs if any(word in name.lower() for word in words)), None)
 
+    def batch_of(boxes: str) -> int:
+        return 1 if is_lone or rank[boxes] == 2 else BATCH
+
     boxes, scores, classes = output or named("box"), named("score", "conf"), named("class", "label")
     if None not in (boxes, scores, classes) and len({boxes, scores, classes}) == 3:
-        batch = 1 if is_lone or rank[str(boxes)] == 2 else BATCH
-        return Detection(boxes=str(boxes), scores=scores, classes=classes, batch=batch)
+        return Detection(boxes=str(boxes), scores=scores, classes=classes, batch=batch_of(str(boxes)))
     lone = output or (next(iter(outputs)) if len(outputs) == 1 else None)
     last = outputs[lone].shape[-1] if lone is not None and outputs[lone].shape is not None else None  # type: ignore[index]
     if lone is not None and last in (6, None):
-        return Detection(boxes=lone, batch=1 if is_lone or rank[lone] == 2 else BATCH)
+        return Detection(boxes=lone, batch=batch_of(lone))
     raise InputError(
         f"Reading boxes from the outputs of '{path}'",
         found=f"the outputs {', '.join(outputs)}",

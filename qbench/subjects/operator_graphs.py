@@ -277,22 +277,32 @@ def _parameters(builder: GraphBuilder, grid: OperandGrid, name: str) -> tuple[ir
     return builder.constant(f"{name}_scale", scales), builder.constant(f"{name}_zero_point", points)
 
 
+def _weight(builder: GraphBuilder, grid: OperandGrid, values: Ints) -> ir.Value:
+    axis = {} if grid.axis is None else {"axis": grid.axis}
+    levels = builder.constant("w_q", values.astype(grid.qtype))
+    return builder.node("DequantizeLinear", [levels, *_parameters(builder, grid, "w")], "w_dq", axis)
+
+
+def _bias(builder: GraphBuilder, subject: OperatorSubject, weight: OperandGrid) -> ir.Value:
+    """The bias at the scale of the products, per channel where the weight is."""
+    scales = np.float32(subject.inputs[0].grid.scales[0]) * np.array(weight.scales, np.float32)
+    axis = {"axis": 0}
+    if weight.axis is None:
+        scales, axis = scales.reshape(()), {}
+    scales = np.asarray(scales, np.float32)
+    levels = builder.constant("b_q", bias_levels(subject).astype(np.int32))
+    scale = builder.constant("b_scale", scales)
+    point = builder.constant("b_zero_point", np.zeros(scales.shape, np.int32))
+    return builder.node("DequantizeLinear", [levels, scale, point], "b_dq", axis)
+
+
 def _constants(builder: GraphBuilder, subject: OperatorSubject, given: Ints | None) -> Iterator[ir.Value | None]:
-    """The weight (``given``, if it is) and the bias behind their DQ, then what else the operator reads."""
+    """The weight (``given``, if it is) and the bias, each after its DQ, then what else the operator reads."""
     weight = subject.weight
     if weight is not None:
-        own = weight_levels(subject) if given is None else given
-        levels = builder.constant("w_q", own.astype(weight.grid.qtype))
-        axis = {} if weight.grid.axis is None else {"axis": weight.grid.axis}
-        yield builder.node("DequantizeLinear", [levels, *_parameters(builder, weight.grid, "w")], "w_dq", axis)
+        yield _weight(builder, weight.grid, weight_levels(subject) if given is None else given)
     if subject.bias and weight is not None:
-        levels = builder.constant("b_q", bias_levels(subject).astype(np.int32))
-        products = np.float32(subject.inputs[0].grid.scales[0]) * np.array(weight.grid.scales, np.float32)
-        each = np.asarray(products if weight.grid.axis is not None else products.reshape(()), np.float32)
-        scale = builder.constant("b_scale", each)
-        point = builder.constant("b_zero_point", np.zeros(each.shape, np.int32))
-        axis = {} if weight.grid.axis is None else {"axis": 0}
-        yield builder.node("DequantizeLinear", [levels, scale, point], "b_dq", axis)
+        yield _bias(builder, subject, weight.grid)
     for name, values in subject.constants:
         yield None if values == () else builder.constant(name, constant_array(values))
 

@@ -46,7 +46,7 @@ class OperandGrid:
     """The levels of one tensor: r = scale · (q − zero_point).
 
     Args:
-        qtype: ``int8`` or ``uint8``. scales: one, or one a slice along ``axis``; exact as float32.
+        qtype: ``int8`` or ``uint8``. scales: one, or one per slice along ``axis``; exact as float32.
         zero_point: of all slices. axis: None where there is one scale.
     """
 
@@ -74,7 +74,7 @@ class Operand:
 
     Args:
         grid: its levels. shape: without the batch where it is fed, whole where it is constant.
-        step: levels that make ties are the zero point and multiples of ``step`` away; one number, or one a slice.
+        step: levels that make ties are the zero point and multiples of ``step`` away; one number, or one per slice.
     """
 
     grid: OperandGrid
@@ -106,7 +106,7 @@ class OperatorSubject:
 
     @property
     def multipliers(self) -> tuple[float, ...]:
-        """s_x · s_w / s_y, one or one a channel, of an operator that counts products; else s_x / s_y."""
+        """s_x · s_w / s_y of an operator that counts products, one or one per channel; else s_x / s_y."""
         weights = (1.0,) if self.weight is None else self.weight.grid.scales
         return tuple(self.inputs[0].grid.scales[0] * scale / self.output.scales[0] for scale in weights)
 
@@ -260,13 +260,19 @@ def _subject(window: _Window, kind: str) -> OperatorSubject:
     x_type, w_type = _LETTERS[types[:2]], _LETTERS[types[2:]]
     power = _power(window.depth)
     x_step = 1 << ((power - 1) // 2)
-    x_scale, unit = (single(0.0193), single(0.00771)) if multiplier == "real" else (2.0**-6, 2.0**-7)
-    y_scale = single(x_scale * unit * 2.0**power * (1.13 if multiplier == "real" else 1.0))
-    if multiplier == "pc":
-        scales, steps = _mixed(window.channels, unit, power, x_step)
+    if multiplier == "real":
+        x_scale, unit, factor = single(0.0193), single(0.00771), 1.13
     else:
-        scales, steps = (unit,), ((1 << (power - 1)) // x_step if multiplier == "ties" else 1,)
-    axis = window.axis if multiplier == "pc" else None
+        x_scale, unit, factor = 2.0**-6, 2.0**-7, 1.0
+    y_scale = single(x_scale * unit * 2.0**power * factor)
+    axis: int | None = None
+    scales: tuple[float, ...] = (unit,)
+    steps: tuple[int, ...] = (1,)
+    if multiplier == "pc":
+        axis = window.axis
+        scales, steps = _mixed(window.channels, unit, power, x_step)
+    elif multiplier == "ties":
+        steps = ((1 << (power - 1)) // x_step,)
     weight = OperandGrid(qtype=w_type, scales=scales, zero_point=_WEIGHT_POINTS[w_type], axis=axis)
     return OperatorSubject(
         id=f"op.{window.name}.{kind}",

@@ -353,12 +353,19 @@ def _listed_classes(path: Path, text: str) -> tuple[str, ...]:
     remedy = "Check the path; it is relative to the current folder."
     lines = _read_text(path, doing, "a file with a class in each line", remedy).rstrip().splitlines()
     names = tuple(line.strip() for line in lines)
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
-    if not all(names) or twice is not None:
-        found = f"'{twice}' twice" if twice else "an empty line" if names else "nothing"
+    found = _unlike_classes(names)
+    if found:
         remedy = "List every class once, in the order of the model's outputs."
         raise InputError(doing, found=found, expected="one class in each line", remedy=remedy)
     return names
+
+
+def _unlike_classes(names: Sequence[str]) -> str:
+    """Why the lines ``names`` are no list of classes; empty when they are."""
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), "")
+    if twice:
+        return f"'{twice}' twice"
+    return "" if all(names) else "an empty line"
 
 
 def _read_text(path: Path, doing: str, expected: str, remedy: str) -> str:
@@ -659,13 +666,17 @@ def _with_tables(data: Dataset, sources: str, columns: str) -> Dataset:
 
 
 def _refuse_name(text: str, path: Path, names: Sequence[str]) -> NoReturn:
-    is_path, close = path.is_file() or len(path.parts) > 1, nearest(text, names)
+    doing = f"Looking for the data '{text}'"
     forms = "a folder, an .npz or a .jsonl file"
+    found = f"a file that ends in '{path.suffix}'" if path.is_file() else "no data set, no folder and no file there"
+    if path.is_file() or len(path.parts) > 1:
+        raise InputError(doing, found=found, expected=forms, remedy="Check the path.")
+    close = nearest(text, names)
     raise InputError(
-        f"Looking for the data '{text}'",
-        found=f"a file that ends in '{path.suffix}'" if path.is_file() else "no data set, no folder and no file there",
-        expected=forms if is_path else f"{forms}, or one of: {', '.join(names)}",
-        remedy="Check the path." if is_path else f"Did you mean '{close}'?" if close else "Choose one of these.",
+        doing,
+        found=found,
+        expected=f"{forms}, or one of: {', '.join(names)}",
+        remedy=f"Did you mean '{close}'?" if close else "Choose one of these.",
     )
 
 
