@@ -105,7 +105,8 @@ def _sentence(out_of: int, rule: str, proportion: bool, found: Sequence[tuple[Ce
     )
 
 
-# Which losses of a run are larger than chance explains among so many cells: a line of information, never a gate.
+# Which losses of a run are larger than chance explains, given how many cells were tested: a line of information, never
+# a gate.
 #
 # One test per quantized cell that is scored against labels: McNemar's one-sided mid-p of its first metric that is a
 # share of right samples (where samples share sources, the mid-p of those), adjusted over the run by Benjamini and
@@ -679,6 +680,18 @@ def _matrices(cells: Sequence[CellView]) -> tuple[Matrix, ...]:
     return tuple(found)
 
 
+def _selected_part(run: RunView, cells: Sequence[CellView]) -> str:
+    """Which part of the suite was selected, as one sentence."""
+    part, verb = "Only a part", "was"
+    if run.selected < run.planned:
+        part = f"{run.selected} of the {counted(run.planned, 'cell')}"
+        verb = "was" if run.selected == 1 else "were"
+    text = f"{part} of the suite {verb} selected"
+    if any(cell.record.outcome == ABSENT for cell in cells):
+        text += "; the others are shown with their last known result"
+    return f"{text}."
+
+
 def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
     """Notices about the run as a whole, then those of the cells, equal ones counted once."""
     found = []
@@ -691,13 +704,7 @@ def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
     if not run.selected and run.planned and cells:  # the cells of Python tests are not selected from those of the suite
         found.append("Only Python tests measured cells of the suite.")
     elif not run.whole_selection and not (run.limited and run.selected == run.planned):
-        part = f"{run.selected} of the {counted(run.planned, 'cell')}" if run.selected < run.planned else "Only a part"
-        others = (
-            "; the others are shown with their last known result"
-            if any(c.record.outcome == ABSENT for c in cells)
-            else ""
-        )
-        found.append(f"{part} of the suite {'was' if part.startswith(('Only', '1 ')) else 'were'} selected{others}.")
+        found.append(_selected_part(run, cells))
     if run.damaged:
         found.append(f"{counted(run.damaged, 'line')} of the run file could not be read and is left out.")
     found.extend(run.notes)

@@ -71,7 +71,8 @@ def frame_of(trend: Trend, runs: int) -> Frame:
     values.extend(value for point in trend.points for value in point.spread or ())
     values.append(metric.value)
     values.extend(mark.limit for mark in trend.marks if mark.limit is not None)
-    values.extend([] if trend.accepted is None else [trend.accepted])
+    if trend.accepted is not None:
+        values.append(trend.accepted)
     low, high = min(values), max(values)
     spread = max(high - low, 0.004 * abs(metric.reference_value), 1 / metric.out_of)
     references = [mark.reference for mark in trend.marks] or [metric.reference_value]
@@ -189,11 +190,20 @@ def _switch_labels(switches: Sequence[Switch], places: Sequence[float]) -> Itera
     for switch, x, after in zip(switches, places, [*places[1:], float(WIDTH)], strict=True):
         right, left = after - x - 6, x - free - 6
         wanted = LETTER * len(switch.label)
-        anchor = "start" if wanted <= right or right >= left else "end"
-        fits = int((right if anchor == "start" else left) / LETTER)
-        label = switch.label if len(switch.label) <= fits else switch.label[: max(fits - 1, 0)].rstrip(" ,") + "…"
-        free = x + 3 + LETTER * len(label) if anchor == "start" else x
-        yield x, label, anchor
+        if wanted <= right or right >= left:
+            label = _cut(switch.label, int(right / LETTER))
+            free = x + 3 + LETTER * len(label)
+            yield x, label, "start"
+        else:
+            free = x
+            yield x, _cut(switch.label, int(left / LETTER)), "end"
+
+
+def _cut(label: str, letters: int) -> str:
+    """``label``, or as much of it as fits into ``letters``."""
+    if len(label) <= letters:
+        return label
+    return label[: max(letters - 1, 0)].rstrip(" ,") + "…"
 
 
 def confidence_band(points: Sequence[RunPoint], frame: Frame) -> Iterable[str]:
@@ -247,9 +257,11 @@ def _short(metric: MetricView, value: float) -> str:
 def _apart(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
     """``labels`` (height, text), the highest first, moved so that none covers another."""
     placed: list[tuple[float, str]] = []
+    lowest = -math.inf
     for height, text in sorted(labels):
-        placed.append((max(height, placed[-1][0] + LABEL_GAP) if placed else height, text))
-    over = max(placed[-1][0] - (HEIGHT - BOTTOM + 6), 0.0) if placed else 0.0
+        lowest = max(height, lowest + LABEL_GAP)
+        placed.append((lowest, text))
+    over = max(lowest - (HEIGHT - BOTTOM + 6), 0.0)
     return [(height - over, text) for height, text in placed]
 
 
@@ -346,7 +358,8 @@ def describe(trend: Trend, runs: Sequence[RunView]) -> str:
     metric = trend.metric
     values = [point.metric.value for point in trend.points]
     text = counted(sum(len(point.each) for point in trend.points), "run")
-    text += f" of {counted(len(values), 'commit')}" if any(point.several for point in trend.points) else ""
+    if any(point.several for point in trend.points):
+        text += f" of {counted(len(values), 'commit')}"
     if values:
         text += f" between {value_text(metric, min(values))} and {value_text(metric, max(values))}"
     text += f", now {value_text(metric)}; fp32 {value_text(metric, metric.reference_value)}"
@@ -358,7 +371,8 @@ def describe(trend: Trend, runs: Sequence[RunView]) -> str:
         run = runs[step.position]
         kind = "Possible step" if step.provisional else "Step"
         text += f". {kind} of {change_text(metric, step.after - step.before)} at {run.commit or run.started}"
-        text += f" ({', '.join(step.causes)})" if step.causes else ""
+        if step.causes:
+            text += f" ({', '.join(step.causes)})"
     if len(trend.by_class) > 1:
         text += f". Machines, the newest first: {', '.join(name for _, name in line_names(trend))}"
     for switch in marked_switches(trend):
@@ -431,7 +445,9 @@ class _Label(NamedTuple):
     def span(self, x: float) -> tuple[float, float]:
         """Its left and right end, for a mark at ``x``."""
         wide, mark = _BOLD * len(self.text) + 2, 4 if self.above else -5
-        return (x + mark - wide, x + mark) if self.anchor == "end" else (x - mark, x - mark + wide)
+        if self.anchor == "end":
+            return x + mark - wide, x + mark
+        return x - mark, x - mark + wide
 
 
 def _labels(trend: Trend, frame: Frame) -> dict[Step, _Label]:
@@ -446,7 +462,8 @@ def _labels(trend: Trend, frame: Frame) -> dict[Step, _Label]:
             label = _Label(text, anchor, above)
             left, right = label.span(x)
             taken = [other.span(places[one]) for one, other in found.items() if other.above is above]
-            taken += [] if above else [(at - 4, at + 4) for one, at in places.items() if one is not step]
+            if not above:
+                taken += [(at - 4, at + 4) for one, at in places.items() if one is not step]
             # the labels of the levels are right of the chart
             if left >= 0 and right <= WIDTH - RIGHT + 4 and all(right < start or left > end for start, end in taken):
                 found[step] = label
@@ -464,10 +481,11 @@ def _step_mark(step: Step, trend: Trend, frame: Frame, label: _Label | None) -> 
     if label:
         at, height = label.span(x)[label.anchor == "end"], top - 9 if label.above else top
         words = f'<text x="{at:.1f}" y="{height}" text-anchor="{label.anchor}">{escape(label.text)}</text>'
+    if step.causes:
+        words += f"<title>{escape(chr(10).join(step.causes))}</title>"
     return (
         f'<g class="step {_tone(trend, step)}{hollow}"><path d="M{x:.1f} {top}V{HEIGHT - BOTTOM}"/>'
-        f'<path class="mark" d="{triangle}"/>'
-        f"{words}{f'<title>{escape(chr(10).join(step.causes))}</title>' if step.causes else ''}</g>"
+        f'<path class="mark" d="{triangle}"/>{words}</g>'
     )
 
 

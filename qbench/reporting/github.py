@@ -7,7 +7,7 @@ from qbench.errors import IncomparableError
 from qbench.reporting.format import STATES, change_text, counted, symbol_of
 from qbench.reporting.markdown import code, escaped, markdown_table, markdown_text
 from qbench.reporting.report import Cause, Report, alert_rows
-from qbench.reporting.run_comparison import ComparedCell, Comparison, compare
+from qbench.reporting.run_comparison import ComparedCell, ComparedMetric, Comparison, compare
 from qbench.reporting.trends import Step
 from qbench.reporting.view import ABSENT, MetricView, RunView, read_run
 from qbench.storage import neutral_json, visible
@@ -177,13 +177,8 @@ def _suite_parts(report: Report, found: Comparison | None) -> Iterator[str]:
             yield markdown_table(["Cell", "Outcome", "Metric", "Before", "Now", "Change"], 3, rows)
         if len(news) > CELLS_IN_COMMENT:
             yield f"and {counted(len(news) - CELLS_IN_COMMENT, 'cell')} more"
-    changed = {cell.key for cell in found.news} if found else frozenset()
     for cause in report.causes:
-        old = sum(cell.key not in changed for cell in cause.cells) if found and not found.problem else 0
-        before = f", {old} of them as before" if old else ""
-        step = f" Next: {code(cause.remedies[0])}" if cause.remedies else ""
-        count = f"{counted(len(cause.cells), 'cell')}{before}"
-        yield f"{symbol_of(cause.cells[0].record.outcome)} {cause.title} ({count}).{step}"
+        yield _cause_line(cause, found)
 
 
 def _run_words(run: RunView) -> str:
@@ -200,14 +195,28 @@ def _tally(found: Comparison) -> str:
     )
 
 
+def _cause_line(cause: Cause, found: Comparison | None) -> str:
+    """One cause with the number of its cells, of these how many are as before, and what to type next."""
+    count = counted(len(cause.cells), "cell")
+    if found is not None and not found.problem:
+        changed = {cell.key for cell in found.news}
+        old = sum(cell.key not in changed for cell in cause.cells)
+        if old:
+            count += f", {old} of them as before"
+    line = f"{symbol_of(cause.cells[0].record.outcome)} {cause.title} ({count})."
+    return f"{line} Next: {code(cause.remedies[0])}" if cause.remedies else line
+
+
 def _compared_row(cell: ComparedCell) -> Sequence[str]:
     outcomes = dict.fromkeys(side.record.outcome for side in (cell.old, cell.new) if side)
     outcome = " → ".join(f"{symbol_of(one)} {escaped(one)}" for one in outcomes)
-    metric = next(iter(cell.shown), None)
-    numbers = (escaped(metric.name), metric.before, metric.now) if metric else ("", "", "")
-    moved = metric.moved if metric and metric.moved else ""
-    words = "" if cell.relation in (Relation.CHANGED, Relation.SAME) else cell.why or cell.relation.value
-    return code(cell.key.name), outcome, *numbers, f"**{moved}**" if moved else escaped(words)
+    metric = next(iter(cell.shown), ComparedMetric("", "", "", ""))
+    change = ""
+    if metric.moved:
+        change = f"**{metric.moved}**"
+    elif cell.relation not in (Relation.CHANGED, Relation.SAME):
+        change = escaped(cell.why or cell.relation.value)
+    return code(cell.key.name), outcome, escaped(metric.name), metric.before, metric.now, change
 
 
 # A badge: the endpoint file of shields.io (https://shields.io/badges/endpoint-badge).

@@ -519,7 +519,7 @@ BUDGET = 2_000_000
 
 
 def html_pages(reports: Sequence[Report], comparisons: Mapping[str, Comparison] | None = None) -> dict[str, str]:
-    """The pages of ``reports`` (one a suite, that of the newest run first) by their paths.
+    """The pages of ``reports`` (one per suite, that of the newest run first) by their paths.
 
     Args:
         comparisons: suite → its newest run compared with an earlier one.

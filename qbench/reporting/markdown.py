@@ -22,7 +22,7 @@ from qbench.reporting.format import (
     tally_lines,
     value_text,
 )
-from qbench.reporting.report import Cause, Matrix, Report, alert_rows
+from qbench.reporting.report import AlertRow, Cause, Matrix, Report, alert_rows
 from qbench.reporting.terminal import Step, class_sentence, next_steps
 from qbench.reporting.view import CellView
 from qbench.storage import visible
@@ -174,34 +174,45 @@ def _alerts(report: Report) -> Iterable[str]:
     fresh = sum(row.is_new for row in rows)
     yield "## Alerts"
     yield f"Results that got worse and stayed worse, the worst first; {fresh or 'none'} of {len(rows)} new."
-    table = [
-        [
-            f"{STATES['red']} **{row.state}**" if row.is_new else row.state,
-            escaped(row.title) + (f"<br>one of {row.among}" if row.among > 2 else ""),
-            code(str(row.worst.cell)) + (f"<br>and {len(row.lines) - 1} more series" if len(row.lines) > 1 else ""),
-            escaped(f"{row.worst.metric}, {row.worst.environment_class}"),
-            escaped(row.why),
-            row.before,
-            row.after,
-            f"**{row.change}**",
-        ]
-        for row in rows[:ROWS_SHOWN]
-    ]
+    table = [_alert_row(row) for row in rows[:ROWS_SHOWN]]
     yield markdown_table(["State", "What", "Worst cell", "Metric", "Why", "From", "To", "Change"], 5, table)
     if len(rows) > ROWS_SHOWN:
         yield f"and {len(rows) - ROWS_SHOWN} more"
 
 
+def _alert_row(row: AlertRow) -> list[str]:
+    """The fields of one alert."""
+    state, what, cell = row.state, escaped(row.title), code(str(row.worst.cell))
+    if row.is_new:
+        state = f"{STATES['red']} **{row.state}**"
+    if row.among > 2:
+        what += f"<br>one of {row.among}"
+    if len(row.lines) > 1:
+        cell += f"<br>and {len(row.lines) - 1} more series"
+    where = escaped(f"{row.worst.metric}, {row.worst.environment_class}")
+    return [state, what, cell, where, escaped(row.why), row.before, row.after, f"**{row.change}**"]
+
+
+def _matrix_row(model: str, cells: Sequence[CellView | None]) -> list[str]:
+    """The model with the metric that most of its cells show, then its cells; another metric is named in its cell."""
+    lead = common_lead(cells)
+    if lead is None:
+        return [escaped(model), *map(cell_text, cells)]
+    name = f"{escaped(model)}<br>{escaped(lead.name)}"
+    if is_agreement(lead):
+        name += f"<br>{NOT_ACCURACY}"
+    row = [name]
+    for cell in cells:
+        text = cell_text(cell)
+        if cell and cell.lead and cell.lead.name != lead.name:
+            text += f"<br>{escaped(cell.lead.name)}"
+        row.append(text)
+    return row
+
+
 def _matrix(matrix: Matrix) -> Iterable[str]:
     yield f"### {escaped(matrix.backend)}"
-    rows = []
-    for model, cells in matrix.rows:
-        lead = common_lead(cells)
-        name = f"{escaped(model)}<br>{escaped(lead.name)}" if lead else escaped(model)
-        name += f"<br>{NOT_ACCURACY}" if lead and is_agreement(lead) else ""
-        others = [c.lead.name if c and c.lead and lead and c.lead.name != lead.name else "" for c in cells]
-        texts = [cell_text(c) for c in cells]
-        rows.append([name, *(f"{t}<br>{escaped(o)}" if o else t for t, o in zip(texts, others, strict=True))])
+    rows = [_matrix_row(model, cells) for model, cells in matrix.rows]
     yield markdown_table(["Model", *map(escaped, matrix.columns)], 1, rows)
 
 

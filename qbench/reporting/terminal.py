@@ -287,7 +287,8 @@ def place_of(rule: str, suite: str) -> str:
         return ""
     kind, name, pattern = owner.groups()
     if kind == "option":
-        return f"set {'on the command line' if name.startswith('--') else 'in the ini file of pytest'}: {name}"
+        where = "on the command line" if name.startswith("--") else "in the ini file of pytest"
+        return f"set {where}: {name}"
     if kind == "default":
         return f"the default; {key} in {file} sets another"
     table = "[suite]" if kind == "suite" else f'[[model]] id = "{name}",'
@@ -477,7 +478,7 @@ RICH_STYLES = {
 
 
 NOTICES = 6
-"""So many notices are shown; the others are counted."""
+"""The notices that are shown; the others are counted."""
 _COUNT = re.compile(r" \([\d,]+ cells\)$")
 _TONES = {"red": "bad", "incomplete": "warn", "empty": "warn", "green": "good"}
 
@@ -514,9 +515,12 @@ def summary_lines(source: Report | Run | Sequence[Run], width: int = 80, *, unic
 
 
 def _lines(report: Report, width: int, *, brief: bool) -> Iterable[Line]:
-    matrices = [] if brief else [*_open_margins(report, width), *matrix_lines(report, width)]
-    end = [Line(""), *_sentence(report, width)] if brief else _closing(report, width)
-    for line in (*matrices, *red_lines(report, width), *end):
+    red = red_lines(report, width)
+    if brief:
+        lines = [*red, Line(""), *_sentence(report, width)]
+    else:
+        lines = [*_open_margins(report, width), *matrix_lines(report, width), *red, *_closing(report, width)]
+    for line in lines:
         fits = len(line.text) <= width or line.tone == COMMAND  # a command is there to be copied: the terminal wraps it
         yield line if fits else Line(line.text[: width - 1] + "…", line.tone)
 

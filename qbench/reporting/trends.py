@@ -118,8 +118,8 @@ class Trend:
 class Cost:
     """Time and size of one cell over the runs that have them, oldest first; shown, never gated.
 
-    ``times``: milliseconds a sample on machines of the newest run's class, the newest at the end. ``size``: bytes of
-    the constants of the model as the backend runs it, 0: not known; ``before``: the size until the run ``resized``.
+    ``times``: milliseconds per sample on computers of the newest run's class, the newest at the end. ``size``: bytes
+    of the constants of the model as the backend runs it, 0: not known; ``before``: the size until the run ``resized``.
     """
 
     times: tuple[float, ...]
@@ -136,12 +136,14 @@ class Cost:
     def line(self) -> str:
         """The times as bars of text, from the least to the largest: at most 12, each the median of its runs."""
         count = min(len(self.times), _BARS)
-        edges = [round(place * len(self.times) / count) for place in range(count + 1)] if count > 1 else []
+        if count < 2:
+            return ""
+        edges = [round(place * len(self.times) / count) for place in range(count + 1)]
         levels = [statistics.median(self.times[a:b]) for a, b in itertools.pairwise(edges)]
-        low, high = (min(levels), max(levels)) if levels else (0.0, 0.0)
-        return "".join(
-            _LEVELS[round(7 * (level - low) / (high - low))] if high > low else _LEVELS[0] for level in levels
-        )
+        low, high = min(levels), max(levels)
+        if low == high:
+            return _LEVELS[0] * len(levels)
+        return "".join(_LEVELS[round(7 * (level - low) / (high - low))] for level in levels)
 
 
 _BARS, _LEVELS = 12, "▁▂▃▄▅▆▇█"

@@ -147,7 +147,8 @@ class RunView:
     """The facts of one run: (name, text) pairs, ready to be listed; how many cells it holds, and how many are red.
 
     ``release_of``: the package of whose release it is a measurement; ``commit`` and ``sha`` are then the version.
-    Of ``planned`` cells it ``selected`` so many (0: unknown), each over ``limited`` samples of a data set (0: all).
+    ``selected``: how many of the ``planned`` cells it was to measure (0: unknown). ``limited``: the samples of a data
+    set over which each was measured (0: all).
     ``absent``: selected cells without a line.
     """
 
