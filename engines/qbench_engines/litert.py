@@ -18,12 +18,10 @@ import onnx_ir as ir
 from qbench.backends import (
     HANG_S,
     Array,
-    Closing,
+    EngineExecutor,
     Executed,
     Executor,
     FeedCheck,
-    Feeds,
-    batch_refusal,
     importing_engine,
     loaded,
 )
@@ -99,15 +97,14 @@ class LitertBackend:
         return executor
 
 
-class _LitertExecutor(Closing):
+class _LitertExecutor(EngineExecutor[ir.Model]):
     """The interpreter for batches of one shape; another shape gets a new one."""
 
     def __init__(self, backend: LitertBackend, model: ir.Model, taps: tuple[str, ...], threads: int) -> None:
+        super().__init__(model, FeedCheck.of(model, backend.name))
         self._backend = backend
-        self._model: ir.Model | None = model
         self._taps = taps
         self._threads = threads
-        self._check = FeedCheck.of(model, backend.name)
         self._written: Written | None = None
         self._interpreter: Any = None
         self._shapes: Mapping[str, Shape] = {}
@@ -118,9 +115,9 @@ class _LitertExecutor(Closing):
         Raises:
             UnsupportedError: TFLite has no operator for a node, or LiteRT refuses the file.
         """
-        assert self._model is not None
+        assert self._held is not None
         if self._written is None or (shapes and not _fits(self._written, shapes)):
-            self._written = write_tflite(self._model, shapes=shapes, taps=self._taps, backend=self._backend.name)
+            self._written = write_tflite(self._held, shapes=shapes, taps=self._taps, backend=self._backend.name)
         written = self._written
         try:
             interpreter = _interpreter(self._backend, written.data, self._threads)
@@ -133,16 +130,7 @@ class _LitertExecutor(Closing):
             raise _refusal(self._backend, self._check.graph, str(error)) from error
         self._interpreter, self._shapes = interpreter, dict(shapes or written.shapes)
 
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: input name → array, to output or tap name → array.
-
-        Raises:
-            InputError: an input does not fit the graph, or the batch as a whole does not.
-            UnsupportedError: TFLite has no operator for a node at these shapes.
-        """
-        if self._model is None:
-            raise RuntimeError(f"this executor of '{self._backend.name}' was closed")
-        arrays = self._check.checked(feeds)
+    def _answer(self, held: ir.Model, arrays: dict[str, Array]) -> dict[str, Array]:  # noqa: ARG002 - ``prepare`` reads it
         shapes = {name: array.shape for name, array in arrays.items()}
         if self._interpreter is None or shapes != self._shapes:
             self._interpreter = None  # one copy of the packed weights, not two
@@ -154,7 +142,7 @@ class _LitertExecutor(Closing):
                 interpreter.set_tensor(detail["index"], arrays[name])
             interpreter.invoke()
         except (ValueError, RuntimeError) as error:
-            raise batch_refusal(str(error), graph=self._check.graph, backend=self._backend.name) from error
+            raise self._refusal(str(error)) from error
         details = interpreter.get_output_details()
         found = {
             name: interpreter.get_tensor(detail["index"]) for name, detail in zip(written.outputs, details, strict=True)
@@ -174,10 +162,11 @@ class _LitertExecutor(Closing):
 
     def close(self) -> None:
         """Release the interpreter."""
-        self._interpreter, self._written, self._model = None, None, None
+        self._interpreter, self._written = None, None
+        super().close()
 
 
-class _FileExecutor(Closing):
+class _FileExecutor(EngineExecutor[Any]):
     """A TFLite file as it came: reals are put on the grids of its inputs, and its results are reals again."""
 
     def __init__(
@@ -185,25 +174,18 @@ class _FileExecutor(Closing):
     ) -> None:
         if taps:
             raise _refusal(backend, str(model.graph.name), "a TFLite file, whose inner values are not returned")
-        self._backend = backend
-        self._check = FeedCheck.of(model, backend.name)
+        check = FeedCheck.of(model, backend.name)
         self._outputs = [str(value.name) for value in model.graph.outputs]
         try:
-            self._interpreter: Any = _interpreter(backend, data, threads)
-            _require_no_abort(self._interpreter, backend, self._check.graph)
-            self._interpreter.allocate_tensors()
+            interpreter = _interpreter(backend, data, threads)
+            _require_no_abort(interpreter, backend, check.graph)
+            interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
-            raise _refusal(backend, self._check.graph, str(error)) from error
+            raise _refusal(backend, check.graph, str(error)) from error
+        super().__init__(interpreter, check)
 
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: input name → array, to output name → array.
-
-        Raises:
-            InputError: an input does not fit the file, or the batch as a whole does not.
-        """
-        if self._interpreter is None:
-            raise RuntimeError(f"this executor of '{self._backend.name}' was closed")
-        arrays, interpreter = self._check.checked(feeds), self._interpreter
+    def _answer(self, held: Any, arrays: dict[str, Array]) -> dict[str, Array]:  # noqa: ANN401 - LiteRT has no types
+        interpreter = held
         try:
             details = dict(zip(self._check.inputs, interpreter.get_input_details(), strict=True))
             first = any(is_first(arrays[name].shape, detail["shape"]) for name, detail in details.items())
@@ -217,7 +199,7 @@ class _FileExecutor(Closing):
                 interpreter.set_tensor(detail["index"], given[name])
             interpreter.invoke()
         except (ValueError, RuntimeError) as error:
-            raise batch_refusal(str(error), graph=self._check.graph, backend=self._backend.name) from error
+            raise self._refusal(str(error)) from error
         return {
             name: returned(interpreter.get_tensor(detail["index"]), detail, channels_first=first)
             for name, detail in zip(self._outputs, interpreter.get_output_details(), strict=True)
@@ -225,18 +207,14 @@ class _FileExecutor(Closing):
 
     def executed(self) -> Mapping[str, Executed]:
         """Name of an operator's result in the file → the type of its data in the interpreter's plan."""
-        if self._interpreter is None:
+        if self._held is None:
             return {}
-        names = {one["index"]: one["name"] for one in self._interpreter.get_tensor_details()}
+        names = {one["index"]: one["name"] for one in self._held.get_tensor_details()}
         found = {}
-        for step in self._interpreter._get_ops_details():  # noqa: SLF001 - its only list of operators
+        for step in self._held._get_ops_details():  # noqa: SLF001 - its only list of operators
             if step["op_name"] != "DELEGATE":
                 found[names[step["outputs"][0]]] = Executed(_data_type(step), "cpu")
         return found
-
-    def close(self) -> None:
-        """Release the interpreter."""
-        self._interpreter = None
 
 
 _DATA = MappingProxyType(

@@ -15,13 +15,11 @@ import onnx_ir as ir
 from qbench.backends import (
     HANG_S,
     Array,
-    Closing,
+    EngineExecutor,
     Executed,
     Executor,
     FeedCheck,
-    Feeds,
     Miscomputed,
-    batch_refusal,
     importing_engine,
     loaded,
 )
@@ -232,29 +230,20 @@ def _traced(name: str, names: Mapping[str, str]) -> str:
     return names.get(name, "")
 
 
-class _OpenvinoExecutor(Closing):
+class _OpenvinoExecutor(EngineExecutor[Any]):
     """The executor of one compiled model; closing it frees the memory."""
 
     def __init__(self, compiled: Any, graph: ir.Model, check: FeedCheck) -> None:  # noqa: ANN401 - a module without types
-        self._compiled: Any = compiled
+        super().__init__(compiled, check)
         self._request: Any = compiled.create_infer_request()
         self._graph = graph
-        self._check = check
         self._inputs = {name: index for index, port in enumerate(compiled.inputs) for name in port.get_names()}
         self._outputs = [str(value.name) for value in graph.graph.outputs]
 
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: input name → array, to output name → array.
-
-        Raises:
-            InputError: an input does not fit the graph, or the batch as a whole does not.
-        """
-        if self._request is None:
-            raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
-        arrays = self._check.checked(feeds)
+    def _answer(self, held: Any, arrays: dict[str, Array]) -> dict[str, Array]:  # noqa: ANN401, ARG002 - its request runs
         for name in arrays.keys() - self._inputs.keys():
             if name not in self._check.required:  # one that the graph requires and the engine has not is of no effect
-                raise self._failed(f"input '{name}' with a default value, which the engine does not replace")
+                raise self._refusal(f"input '{name}' with a default value, which the engine does not replace")
         given = {
             self._inputs[name]: np.asarray(array, order="C") for name, array in arrays.items() if name in self._inputs
         }
@@ -263,7 +252,7 @@ class _OpenvinoExecutor(Closing):
         except Exception as error:  # its exceptions share no public parent
             if _THROWN in str(error):
                 raise self._unsupported() from error
-            raise self._failed(_sentence(str(error))) from error
+            raise self._refusal(_sentence(str(error))) from error
         return {name: np.asarray(results[index]) for index, name in enumerate(self._outputs)}
 
     def _unsupported(self) -> UnsupportedError:
@@ -274,15 +263,13 @@ class _OpenvinoExecutor(Closing):
             remedy="Choose another backend, or fix the batch of the model: kernels are then chosen beforehand.",
         )
 
-    def _failed(self, message: str) -> InputError:
-        return batch_refusal(message, graph=self._check.graph, backend=self._check.backend)
-
     def executed(self) -> Mapping[str, Executed]:
         """The nodes of the compiled model under the names of those that they stem from."""
-        if self._compiled is None:
+        if self._held is None:
             raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
-        return executed_nodes(self._compiled, self._graph)
+        return executed_nodes(self._held, self._graph)
 
     def close(self) -> None:
         """Free the compiled model."""
-        self._request = self._compiled = None
+        self._request = None
+        super().close()

@@ -401,27 +401,31 @@ class Network:
         result: tuple[int, int] | None,
         bias: int | None = None,
     ) -> Operation:
-        operands: list[Operand | None] = []
-        for place in places:
-            value = input_at(node, place[0])
-            if value is None:
-                operands.append(None)
-                continue
-            scale = input_at(node, place[1]) if len(place) > 1 else None
-            point = input_at(node, place[2]) if len(place) > 2 else None
-            constant = constant_value(value)
-            if scale is None:
-                operands.append(Operand(value, None, constant))
-                continue
-            grid = self.grid(scale, point, codes_dtype(value))
-            codes = None if constant is None else self.codes(constant, codes_dtype(value))
-            operands.append(Operand(value, grid, codes))
-        scale = None if result is None else input_at(node, result[0])
-        written = None
-        if result is not None and scale is not None:
-            written = self.grid(scale, input_at(node, result[1]), codes_dtype(node.outputs[0]))
+        operands = [self._operand(node, place) for place in places]
+        written = None if result is None else self._written(node, *result)
         added = None if bias is None else constant_value(input_at(node, bias))
         return Operation(node, name, operands, written, added)
+
+    def _operand(self, node: ir.Node, place: tuple[int, ...]) -> Operand | None:
+        """The input of ``node`` at ``place``: (its position[, that of its scale[, that of its zero point]])."""
+        value = input_at(node, place[0])
+        if value is None:
+            return None
+        constant = constant_value(value)
+        scale = input_at(node, place[1]) if len(place) > 1 else None
+        if scale is None:
+            return Operand(value, None, constant)
+        point = input_at(node, place[2]) if len(place) > 2 else None
+        grid = self.grid(scale, point, codes_dtype(value))
+        codes = None if constant is None else self.codes(constant, codes_dtype(value))
+        return Operand(value, grid, codes)
+
+    def _written(self, node: ir.Node, scale_at: int, point_at: int) -> Grid | None:
+        """The qparams of the result of ``node``; None where it is real."""
+        scale = input_at(node, scale_at)
+        if scale is None:
+            return None
+        return self.grid(scale, input_at(node, point_at), codes_dtype(node.outputs[0]))
 
     def grid(self, scale: ir.Value, point: ir.Value | None, dtype: str) -> Grid:
         """Qparams of int8 codes for those of codes of ``dtype``.

@@ -245,7 +245,7 @@ def _dense(net: Network, op: Operation) -> None:
 
 
 def _constants(net: Network, op: Operation, channels: int) -> tuple[Array, Array]:
-    """Weights and biases of a product, one a channel: codes and int32, or reals where the result is real."""
+    """Weights and biases of a product, one bias per channel: codes and int32, or reals where the result is real."""
     weight = op.operands[1]
     assert weight is not None
     array = weight.constant
@@ -487,6 +487,18 @@ def _brought(net: Network, tensor: Tensor, grid: Grid) -> Tensor:
     return made
 
 
+def _real_ends(net: Network, op: Operation) -> tuple[float, float]:
+    """The least and the greatest value of a Clip of reals; infinite where it has no such end."""
+    ends = [-math.inf, math.inf]
+    for place, end in enumerate(op.operands[1:3]):
+        if end is None:
+            continue
+        if end.constant is None:
+            net.refuse("its ends are computed")
+        ends[place] = float(end.constant.reshape(-1)[0])
+    return ends[0], ends[1]
+
+
 def _clip(net: Network, op: Operation) -> None:
     """RELU where the Clip is just that; otherwise MAXIMUM and MINIMUM with constants."""
     data = net.read(op.data)
@@ -497,11 +509,7 @@ def _clip(net: Network, op: Operation) -> None:
         ends: list[tuple[str, float, float]] = [("MAXIMUM", low, -128), ("MINIMUM", high, 127)]
         relu = low == int(data.grid.zero_point[0])
     else:
-        found = [None if len(op.operands) <= at else op.operands[at] for at in (1, 2)]
-        if any(end is not None and end.constant is None for end in found):
-            net.refuse("its ends are computed")
-        given = [None if end is None or end.constant is None else float(end.constant.reshape(-1)[0]) for end in found]
-        low, high = (-math.inf if given[0] is None else given[0]), (math.inf if given[1] is None else given[1])
+        low, high = _real_ends(net, op)
         ends, relu = [("MAXIMUM", low, -math.inf), ("MINIMUM", high, math.inf)], low == 0
     steps = [(name, end) for name, end, nothing in ends if end != nothing]
     if not steps:
@@ -615,19 +623,29 @@ def _pad(net: Network, op: Operation) -> None:
     rank = len(data.shape)
     pairs = pads.constant.reshape(2, rank).T
     stored = np.array([pairs[TO_LAST[at] if data.last else at] for at in range(rank)], np.int32)
-    numbers, operator = [data.number, net.index(stored)], "PAD"
-    filler = op.operands[2] if len(op.operands) > 2 else None
-    if filler is not None:
-        known = constant_value(filler.value)
-        if known is None:
-            net.refuse("its value is computed")
-        code = net.codes(known, codes_dtype(filler.value)) if data.grid is not None else np.asarray(known, np.float32)
-        nothing = int(data.grid.zero_point[0]) if data.grid is not None else 0
-        if int(code.reshape(-1)[0]) != nothing:
-            operator = "PADV2"
-            numbers.append(net.file.add_tensor("", (1,), str(code.dtype), data.grid, code.reshape(1)))
+    numbers = [data.number, net.index(stored)]
+    operator, options = "PAD", "PadOptions"
+    code = _filler(net, op, data)
+    if code is not None:
+        operator, options = "PADV2", "PadV2Options"
+        numbers.append(net.file.add_tensor("", (1,), str(code.dtype), data.grid, code.reshape(1)))
     out = net.result(op.out, data.grid, last=data.last, dtype=data.dtype)
-    net.emit(operator, ("PadV2Options" if operator == "PADV2" else "PadOptions", {}), numbers, [out.number])
+    net.emit(operator, (options, {}), numbers, [out.number])
+
+
+def _filler(net: Network, op: Operation, data: Tensor) -> Array | None:
+    """The constant of a padding, a code where ``data`` is quantized; None where it is zero."""
+    filler = op.operands[2] if len(op.operands) > 2 else None
+    if filler is None:
+        return None
+    known = constant_value(filler.value)
+    if known is None:
+        net.refuse("its value is computed")
+    if data.grid is None:
+        code, zero = np.asarray(known, np.float32), 0
+    else:
+        code, zero = net.codes(known, codes_dtype(filler.value)), int(data.grid.zero_point[0])
+    return None if int(code.reshape(-1)[0]) == zero else code
 
 
 def _resize(net: Network, op: Operation) -> None:

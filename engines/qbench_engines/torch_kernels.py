@@ -366,7 +366,7 @@ def _average_pool(making: Making) -> Kernel:
 
 
 def _taken(stride: Sequence[int]) -> Run:
-    """A pool by windows of one element, which QNNPACK has none for: every so many elements."""
+    """A pool by windows of one element, which QNNPACK lacks: it takes one element per step of the ``stride``."""
     steps = (slice(None), slice(None), *(slice(None, None, step) for step in stride))
     return lambda one: one[steps].contiguous()
 

@@ -13,12 +13,10 @@ import onnx_ir as ir
 from qbench.backends import (
     HANG_S,
     Array,
-    Closing,
+    EngineExecutor,
     Executed,
     Executor,
     FeedCheck,
-    Feeds,
-    batch_refusal,
     executed_as_written,
     importing_engine,
     loaded,
@@ -142,7 +140,7 @@ def _torch(engine: str) -> Any:  # noqa: ANN401 - a module without types
 
 @contextmanager
 def _set_up(torch: Any, engine: str, threads: int) -> Iterator[None]:  # noqa: ANN401 - a module without types
-    """PyTorch with this engine and so many threads, which are settings of the process; restored behind."""
+    """PyTorch with this engine and number of threads, which are settings of the process; restored afterwards."""
     quantized, before, count = torch.backends.quantized, torch.backends.quantized.engine, torch.get_num_threads()
     if before != engine:
         quantized.engine = engine
@@ -300,33 +298,21 @@ def _with_ends(steps: Sequence[_Step], kept: set[int]) -> tuple[_Step, ...]:
     )
 
 
-class _TorchExecutor(Closing):
+class _TorchExecutor(EngineExecutor[_Program]):
     """The executor of one program."""
 
     def __init__(self, program: _Program, check: FeedCheck, engine: str, threads: int) -> None:
-        self._program: _Program | None = program
+        super().__init__(program, check)
         self._executed = program.executed
-        self._check, self._engine, self._threads = check, engine, threads
+        self._engine, self._threads = engine, threads
 
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: input name → array, to output or tap name → array.
-
-        Raises:
-            InputError: an input does not fit the graph, or the batch as a whole does not.
-        """
-        if self._program is None:
-            raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
-        arrays = self._check.checked(feeds)
+    def _answer(self, held: _Program, arrays: dict[str, Array]) -> dict[str, Array]:
         try:
-            with _set_up(self._program.torch, self._engine, self._threads):
-                return self._program.run(arrays)
+            with _set_up(held.torch, self._engine, self._threads):
+                return held.run(arrays)
         except BatchError as error:
-            raise batch_refusal(str(error), graph=self._check.graph, backend=self._check.backend) from error
+            raise self._refusal(str(error)) from error
 
     def executed(self) -> Mapping[str, Executed]:
         """Every node of the lowered graph, ``float32`` where it is computed between dequantizing and quantizing."""
         return dict(self._executed)
-
-    def close(self) -> None:
-        """Release the packed weights."""
-        self._program = None

@@ -17,13 +17,11 @@ from qbench.backends import (
     Array,
     Child,
     ChildError,
-    Closing,
     EngineError,
+    EngineExecutor,
     Executed,
     Executor,
     FeedCheck,
-    Feeds,
-    batch_refusal,
     executed_as_written,
     in_slices,
     loaded,
@@ -33,7 +31,7 @@ from qbench.backends import (
     serve,
     with_batch,
 )
-from qbench.errors import QbenchError, UnavailableError, UnsupportedError, require_count
+from qbench.errors import UnavailableError, UnsupportedError, require_count
 from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes
 from qbench.host import package_versions
 
@@ -147,13 +145,12 @@ def sentence(message: str) -> str:
     return " ".join(text.split())[:300]
 
 
-class _TvmExecutor(Closing):
+class _TvmExecutor(EngineExecutor[Child]):
     """The executor of one compiled model in a child process; closing it ends that process."""
 
     def __init__(self, child: Child, graph: ir.Model, check: FeedCheck, seconds: float) -> None:
-        self._child: Child | None = child
+        super().__init__(child, check)
         self._graph = graph
-        self._check = check
         self._seconds = seconds
 
     def compile(self, doing: str) -> None:
@@ -162,41 +159,29 @@ class _TvmExecutor(Closing):
         Raises:
             EngineError: TVM refuses it. UnavailableError: the child died or hangs.
         """
-        if self._child is not None:
-            try:
-                self._child.receive(FIRST_MESSAGE_S)
-            except ChildError as error:
-                raise self._dead(error, doing) from error
+        assert self._held is not None
+        try:
+            self._held.receive(FIRST_MESSAGE_S)
+        except ChildError as error:
+            raise self._dead(error, doing) from error
         data = np.frombuffer(model_bytes(self._graph), np.uint8)
         self._ask({"do": "compile", "inputs": list(self._check.required)}, {"model": data}, doing)
 
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: input name → array, to output name → array.
-
-        Raises:
-            InputError: an input does not fit the graph, or the batch as a whole does not.
-            UnavailableError: the process died or hangs.
-        """
-        if self._child is None:
-            raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
-        arrays = self._check.checked(feeds)
+    def _answer(self, held: Child, arrays: dict[str, Array]) -> dict[str, Array]:  # noqa: ARG002 - asked by ``_ask``
         doing = f"Running '{self._check.graph}' on '{self._check.backend}'"
         for name in arrays.keys() - set(self._check.required):
-            raise self._failed(f"input '{name}' with a default value, which the compiled model does not replace")
+            raise self._refusal(f"input '{name}' with a default value, which the compiled model does not replace")
         try:
             results = self._ask({"do": "run"}, arrays, doing)
         except EngineError as error:
-            raise self._failed(sentence(str(error))) from error
+            raise self._refusal(sentence(str(error))) from error
         names = [str(value.name) for value in self._graph.graph.outputs]
         return {name: results[str(place)] for place, name in enumerate(names)}
 
-    def _failed(self, message: str) -> QbenchError:
-        return batch_refusal(message, graph=self._check.graph, backend=self._check.backend)
-
     def _ask(self, header: Mapping[str, Any], arrays: Mapping[str, Array], doing: str) -> dict[str, Array]:
-        assert self._child is not None
+        assert self._held is not None
         try:
-            return self._child.ask(header, arrays, seconds=self._seconds)[1]
+            return self._held.ask(header, arrays, seconds=self._seconds)[1]
         except ChildError as error:
             self.close()
             raise self._dead(error, doing) from error
@@ -216,9 +201,9 @@ class _TvmExecutor(Closing):
 
     def close(self) -> None:
         """End the process."""
-        if self._child is not None:
-            self._child.close()
-        self._child = None
+        if self._held is not None:
+            self._held.close()
+        super().close()
 
 
 # The child: it imports and compiles one model, and runs it.

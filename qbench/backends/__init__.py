@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from qbench.backends.engine_process import run_where_prepared as run_where_prepared
     from qbench.backends.engine_process import take_unprotected as take_unprotected
     from qbench.backends.entry import BackendEntry as BackendEntry
+    from qbench.backends.execution import EngineExecutor as EngineExecutor
     from qbench.backends.execution import executed_as_written as executed_as_written
     from qbench.backends.feeds import FeedCheck as FeedCheck
     from qbench.backends.feeds import loaded as loaded

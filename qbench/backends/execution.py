@@ -1,10 +1,55 @@
-"""How the nodes of a graph run on an engine that runs it unchanged: each in the type of its data."""
+"""The frame that executors of engines share, and how nodes run on an engine that runs a graph unchanged."""
+
+from typing import Generic, TypeVar
 
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.protocol import Executed
+from qbench.backends.feeds import FeedCheck
+from qbench.backends.protocol import Array, Closing, Executed, Feeds
+from qbench.backends.refusals import batch_refusal
+from qbench.errors import QbenchError
 from qbench.graph import node_key, origin_of, with_shapes
+
+_Held = TypeVar("_Held")
+
+
+class EngineExecutor(Closing, Generic[_Held]):
+    """The frame of an executor: it checks the feeds of each batch, and runs nothing after it was closed.
+
+    A subclass defines ``_answer`` and ``executed``, and ``close`` where releasing what is held takes more than
+    forgetting it.
+
+    Args:
+        held: what runs a batch, such as a session, a program or a process. check: of the feeds of its graph.
+    """
+
+    def __init__(self, held: _Held, check: FeedCheck) -> None:
+        self._held: _Held | None = held
+        self._check = check
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch: input name → array, to output or tap name → array.
+
+        Raises:
+            InputError: an input does not fit the graph, or the batch as a whole does not.
+            RuntimeError: the executor was closed.
+        """
+        if self._held is None:
+            raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
+        return self._answer(self._held, self._check.checked(feeds))
+
+    def _answer(self, held: _Held, arrays: dict[str, Array]) -> dict[str, Array]:
+        """The outputs and taps for checked ``arrays``."""
+        raise NotImplementedError
+
+    def _refusal(self, message: str) -> QbenchError:
+        """The error for a batch that the engine refuses with ``message``."""
+        return batch_refusal(message, graph=self._check.graph, backend=self._check.backend)
+
+    def close(self) -> None:
+        """Release what is held."""
+        self._held = None
 
 
 def executed_as_written(model: ir.Model, device: str) -> dict[str, Executed]:

@@ -91,9 +91,12 @@ class FeedCheck:
 
 
 def _fact(value: ir.Value) -> InputFact:
-    dtype = None if value.dtype is None or value.dtype is ir.DataType.STRING else np.dtype(value.dtype.numpy())
-    shape = None if value.shape is None else tuple(dim if isinstance(dim, int) else None for dim in value.shape)
-    return InputFact(dtype, shape)
+    dtype = None
+    if value.dtype is not None and value.dtype is not ir.DataType.STRING:
+        dtype = np.dtype(value.dtype.numpy())
+    if value.shape is None:
+        return InputFact(dtype, None)
+    return InputFact(dtype, tuple(dim if isinstance(dim, int) else None for dim in value.shape))
 
 
 def loaded(model: AnyModel) -> ir.Model:

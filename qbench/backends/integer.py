@@ -7,10 +7,9 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from qbench.backends.execution import executed_as_written
+from qbench.backends.execution import EngineExecutor, executed_as_written
 from qbench.backends.feeds import FeedCheck, loaded, require_taps
-from qbench.backends.protocol import Array, Closing, Executed, Executor, Feeds
-from qbench.backends.refusals import batch_refusal
+from qbench.backends.protocol import Array, Executed, Executor
 from qbench.errors import UnsupportedError
 from qbench.graph import Capabilities, Form, form_of
 from qbench.interpreter import BatchError, Counters, KernelWrapper, Means, Program, counting_means
@@ -101,38 +100,25 @@ class IntegerBackend:
         return _IntegerExecutor(program, lowered, FeedCheck.of(lowered, self.name))
 
 
-class _IntegerExecutor(Closing):
+class _IntegerExecutor(EngineExecutor[Program]):
     """The executor of one program."""
 
     def __init__(self, program: Program, lowered: ir.Model, check: FeedCheck) -> None:
-        self._program: Program | None = program
+        super().__init__(program, check)
         self._lowered = lowered
         self._counters = program.counters
-        self._check = check
 
     @property
     def counters(self) -> Mapping[str, Counters]:
         """Node → its events so far; still available after ``close``."""
         return self._counters
 
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: input name → array, to output or tap name → array.
-
-        Raises:
-            InputError: an input does not fit the graph, or the batch as a whole does not.
-        """
-        if self._program is None:
-            raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
-        arrays = self._check.checked(feeds)
+    def _answer(self, held: Program, arrays: dict[str, Array]) -> dict[str, Array]:
         try:
-            return self._program.run(arrays)
+            return held.run(arrays)
         except BatchError as error:
-            raise batch_refusal(str(error), graph=self._check.graph, backend=self._check.backend) from error
+            raise self._refusal(str(error)) from error
 
     def executed(self) -> Mapping[str, Executed]:
         """Every node of the lowered graph, on integers where it was lowered to operators on integers."""
         return executed_as_written(self._lowered, "cpu")
-
-    def close(self) -> None:
-        """Release the program."""
-        self._program = None

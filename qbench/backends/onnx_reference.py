@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.execution import executed_as_written
+from qbench.backends.execution import EngineExecutor, executed_as_written
 from qbench.backends.feeds import FeedCheck, loaded, with_taps
-from qbench.backends.protocol import Array, Closing, Executed, Executor, Feeds
-from qbench.backends.refusals import batch_refusal
+from qbench.backends.protocol import Array, Executed, Executor
 from qbench.errors import UnsupportedError
 from qbench.graph import Capabilities, Operator, model_bytes, node_key, opset, outside_operator
 from qbench.interpreter import own_operators, refusal
@@ -136,35 +135,22 @@ class OnnxReferenceBackend:
         )
 
 
-class _ReferenceExecutor(Closing):
+class _ReferenceExecutor(EngineExecutor["ReferenceEvaluator"]):
     """The executor of one evaluator."""
 
     def __init__(self, evaluator: "ReferenceEvaluator", graph: ir.Model, check: FeedCheck) -> None:
+        super().__init__(evaluator, check)
         self._graph = graph
-        self._evaluator: ReferenceEvaluator | None = evaluator
-        self._check = check
         self._outputs = list(evaluator.output_names)
 
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: input name → array, to output or tap name → array.
-
-        Raises:
-            InputError: an input does not fit the graph, or the batch as a whole does not.
-        """
-        if self._evaluator is None:
-            raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
-        arrays = self._check.checked(feeds)
+    def _answer(self, held: "ReferenceEvaluator", arrays: dict[str, Array]) -> dict[str, Array]:
         try:
             with np.errstate(all="ignore"):  # overflow in a kernel is a result, as in every engine
-                results = self._evaluator.run(None, arrays)
+                results = held.run(None, arrays)
         except Exception as error:  # kernels raise whatever numpy raises
-            raise batch_refusal(str(error), graph=self._check.graph, backend=self._check.backend) from error
+            raise self._refusal(str(error)) from error
         return {name: np.asarray(result) for name, result in zip(self._outputs, results, strict=True)}
 
     def executed(self) -> Mapping[str, Executed]:
         """Every node as it is in the graph, after functions were inlined."""
         return executed_as_written(self._graph, "cpu")
-
-    def close(self) -> None:
-        """Release the evaluator."""
-        self._evaluator = None

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from qbench.backends.execution import INTEGER_PRODUCTS, executed_as_written
+from qbench.backends.execution import INTEGER_PRODUCTS, EngineExecutor, executed_as_written
 from qbench.backends.feeds import FeedCheck, loaded, with_taps
-from qbench.backends.protocol import Array, Closing, Executed, Executor, Feeds
-from qbench.backends.refusals import batch_refusal, refusal
+from qbench.backends.protocol import Array, Executed, Executor
+from qbench.backends.refusals import refusal
 from qbench.errors import QbenchError, UnavailableError, require_count
 from qbench.graph import (
     MESSAGE_LIMIT,
@@ -248,9 +248,9 @@ class OrtBackend:
         fitted, check = self.fitted(graph, taps), FeedCheck.of(graph, self.name)
         if self.records and self.optimization.level is not Level.NONE and constant_bytes(fitted) < MESSAGE_LIMIT:
             session, found = self._recorded(runtime, fitted, threads)
-            return _OrtExecutor(session, check, self.name, lambda: found)
+            return _OrtExecutor(session, check, lambda: found)
         session = self._session(runtime, fitted, threads)
-        return _OrtExecutor(session, check, self.name, partial(self._executed, model, taps))
+        return _OrtExecutor(session, check, partial(self._executed, model, taps))
 
     def _recorded(
         self,
@@ -466,44 +466,29 @@ def _traced(node: Any, names: Mapping[str, str], makers: Mapping[str, str]) -> s
     return traced or node.name or next(iter(node.output), "")
 
 
-class _OrtExecutor(Closing):
+class _OrtExecutor(EngineExecutor["onnxruntime.InferenceSession"]):
     """The executor of one session; closing it frees the memory."""
 
     def __init__(
         self,
         session: "onnxruntime.InferenceSession",
         check: FeedCheck,
-        backend: str,
         executed: Callable[[], dict[str, Executed]],
     ) -> None:
+        super().__init__(session, check)
         self._executed = executed
-        self._session: onnxruntime.InferenceSession | None = session
-        self._check = check
-        self._backend = backend
         self._outputs = [output.name for output in session.get_outputs()]
 
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: input name → array, to output or tap name → array.
-
-        Raises:
-            InputError: an input does not fit the graph, or the batch as a whole does not.
-        """
-        if self._session is None:
-            raise RuntimeError(f"this executor of '{self._backend}' was closed")
-        arrays = self._check.checked(feeds)
+    def _answer(self, held: "onnxruntime.InferenceSession", arrays: dict[str, Array]) -> dict[str, Array]:
         try:
-            results = self._session.run(self._outputs, arrays)
+            results = held.run(self._outputs, arrays)
         except Exception as error:  # onnxruntime's exceptions share no public parent
-            raise batch_refusal(str(error), graph=self._check.graph, backend=self._backend) from error
+            raise self._refusal(str(error)) from error
         return dict(zip(self._outputs, results, strict=True))
 
     def executed(self) -> Mapping[str, Executed]:
         """The nodes of the optimized graph under the names of those that they stem from, on its only provider."""
         return self._executed()
-
-    def close(self) -> None:
-        """Free the session."""
-        self._session = None
 
 
 def _runtime() -> Any:  # noqa: ANN401 - a module without types

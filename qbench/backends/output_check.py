@@ -49,8 +49,9 @@ class OutputFact:
             return f"{kind} where the graph has {self.kind}"
         if self.shape is None:
             return None
-        first = (rows if self.by_sample else self.shape[0],) if self.shape else ()
-        wanted = (*first, *self.shape[1:])
+        wanted = self.shape
+        if self.by_sample and self.shape:
+            wanted = (rows, *self.shape[1:])
         fits = len(wanted) == array.ndim and all(
             want in (None, have) for want, have in zip(wanted, array.shape, strict=True)
         )

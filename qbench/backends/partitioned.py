@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.execution import executed_as_written
+from qbench.backends.execution import EngineExecutor, executed_as_written
 from qbench.backends.feeds import FeedCheck, loaded, require_taps
 from qbench.backends.ort import OrtBackend
-from qbench.backends.protocol import Array, Backend, Closing, Executed, Executor, Feeds, executed_by
-from qbench.backends.refusals import batch_refusal
+from qbench.backends.protocol import Array, Backend, Executed, Executor, Feeds, executed_by
 from qbench.graph import Capabilities, constant_value, values_by_name
 from qbench.interpreter import BatchError, Counters, Means, Program
 from qbench.numerics import Arithmetic
@@ -71,7 +70,8 @@ class PartitionedBackend:
             UnavailableError: the host's engine is not installed.
         """
         partition = partition_model(loaded(model), self.device)
-        computed = [v for section in partition.sections for node in section.nodes for v in node.outputs]
+        nodes = [node for section in partition.sections for node in section.nodes]
+        computed = [value for node in nodes for value in node.outputs]
         names = {value.name or "" for value in (*partition.model.graph.inputs, *computed)}
         doing = f"Tapping '{partition.model.graph.name}'"
         require_taps(taps, names, doing=doing, where="the partitioned graph ('qbench partition --json')")
@@ -100,15 +100,14 @@ class _Step:
     gives: tuple[str, ...]
 
 
-class _PartitionedExecutor(Closing):
+class _PartitionedExecutor(EngineExecutor[Sequence[_Step]]):
     """The executor of sections that run one after the other."""
 
     def __init__(
         self, device: str, partition: Partition, steps: Sequence[_Step], check: FeedCheck, taps: Sequence[str]
     ) -> None:
+        super().__init__(steps, check)
         self._device = device
-        self._steps: Sequence[_Step] | None = steps
-        self._check = check
         outputs = partition.model.graph.outputs
         self._wanted = tuple(dict.fromkeys((*_names(outputs), *taps)))
         values = values_by_name(partition.model)
@@ -123,32 +122,25 @@ class _PartitionedExecutor(Closing):
         """Node of an island or a conversion → its events so far; still available after ``close``."""
         return self._counters
 
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: input name → array, to output or tap name → array.
-
-        Raises:
-            InputError: an input does not fit the graph, or the batch as a whole does not.
-        """
-        if self._steps is None:
-            raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
-        held = self._constants | self._check.checked(feeds)
-        for index, step in enumerate(self._steps):
-            held.update(self._run(step, {name: held[name] for name in step.reads}))
+    def _answer(self, held: Sequence[_Step], arrays: dict[str, Array]) -> dict[str, Array]:
+        values = self._constants | arrays
+        for index, step in enumerate(held):
+            values.update(self._run(step, {name: values[name] for name in step.reads}))
             for name in (*step.reads, *step.gives):
                 if self._last.get(name, index) <= index and name not in self._wanted:
-                    held.pop(name, None)
-        return {name: np.asarray(held[name], order="C") for name in self._wanted}
+                    values.pop(name, None)
+        return {name: np.asarray(values[name], order="C") for name in self._wanted}
 
     def _run(self, step: _Step, feeds: Feeds) -> dict[str, Array]:
         try:
             return step.runner.run(feeds)
         except BatchError as error:
-            raise batch_refusal(str(error), graph=self._check.graph, backend=self._check.backend) from error
+            raise self._refusal(str(error)) from error
 
     def executed(self) -> Mapping[str, Executed]:
         """The nodes of islands on the device, conversions on the CPU, and the host's as it reports them."""
         found: dict[str, Executed] = {}
-        for step in self._steps or ():
+        for step in self._held or ():
             if isinstance(step.runner, Program):
                 found |= executed_as_written(step.model, self._device if step.place is Place.DEVICE else "cpu")
             else:
@@ -157,10 +149,10 @@ class _PartitionedExecutor(Closing):
 
     def close(self) -> None:
         """Close the executors of the host, and release the programs."""
-        for step in self._steps or ():
+        for step in self._held or ():
             if not isinstance(step.runner, Program):
                 step.runner.close()
-        self._steps = None
+        super().close()
 
 
 def _names(values: Sequence[ir.Value]) -> tuple[str, ...]:

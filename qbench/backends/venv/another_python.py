@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from qbench.backends.ort import ORT_BACKENDS, LoweredOrtBackend, OrtBackend
+from qbench.backends.execution import EngineExecutor
 from qbench.backends.feeds import FeedCheck, loaded
 from qbench.backends.protocol import Array, Backend, Closing, Executed, Executor, Feeds
 from qbench.backends.refusals import batch_refusal, engine_sentence, refusal
@@ -284,32 +285,22 @@ def program_in(path: Path) -> Path:
     return program
 
 
-class _FarExecutor(Closing):
+class _FarExecutor(EngineExecutor[Worker]):
     """The executor of one session in a worker; closing it ends that process."""
 
     def __init__(
         self, worker: Worker, check: FeedCheck, outputs: frozenset[str], assigned: Mapping[str, str] | None = None
     ) -> None:
+        super().__init__(worker, check)
         self._assigned = assigned or {}
-        self._worker: Worker | None = worker
-        self._check = check
         self._outputs = outputs
 
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: input name → array, to output or tap name → array.
-
-        Raises:
-            InputError: an input does not fit the graph, or the batch as a whole does not.
-            UnavailableError: the worker died.
-        """
-        if self._worker is None:
-            raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
-        arrays = self._check.checked(feeds)
+    def _answer(self, held: Worker, arrays: dict[str, Array]) -> dict[str, Array]:
         doing = f"Running '{self._check.graph}' on '{self._check.backend}'"
         try:
-            results = self._worker.ask({"do": "run"}, arrays, doing=doing)[1]
+            results = held.ask({"do": "run"}, arrays, doing=doing)[1]
         except EngineError as error:
-            raise batch_refusal(str(error), graph=self._check.graph, backend=self._check.backend) from error
+            raise self._refusal(str(error)) from error
         if results.keys() != self._outputs:
             self.close()
             raise UnavailableError(
@@ -326,9 +317,9 @@ class _FarExecutor(Closing):
 
     def close(self) -> None:
         """End the process."""
-        if self._worker is not None:
-            self._worker.close()
-        self._worker = None
+        if self._held is not None:
+            self._held.close()
+        super().close()
 
 
 _LISTED = re.compile(r"^Available versions: (.*)$", re.MULTILINE)

@@ -140,7 +140,7 @@ def test_an_operator_that_the_engine_lacks_is_unsupported():
 
 def test_a_worker_that_dies_is_named_with_its_signal():
     executor = python_backend(sys.executable).prepare(net())
-    os.kill(executor._worker._child._process.pid, signal.SIGSEGV)
+    os.kill(executor._held._child._process.pid, signal.SIGSEGV)
     with pytest.raises(UnavailableError, match="ended with signal SIGSEGV"):
         executor.run(FEEDS)
     executor.close()
@@ -156,7 +156,7 @@ def test_last_words_are_quoted(small_python):
 
 def test_a_closed_one_has_no_process_and_runs_nothing():
     executor = python_backend(sys.executable).prepare(net())
-    process = executor._worker._child._process.pid
+    process = executor._held._child._process.pid
     with executor:
         executor.run(FEEDS)
     assert gone(process)
@@ -167,7 +167,7 @@ def test_a_closed_one_has_no_process_and_runs_nothing():
 
 def test_one_that_nobody_holds_ends_its_process():
     executor = python_backend(sys.executable).prepare(net())
-    process = executor._worker._child._process.pid
+    process = executor._held._child._process.pid
     del executor
     assert gone(process)
 
@@ -178,7 +178,7 @@ def test_no_worker_outlives_a_killed_parent_in_the_middle_of_a_run(small_python)
     parent = (
         "import sys, threading, numpy as np, onnx.parser; from qbench.backends import python_backend\n"
         f"far = python_backend({str(folder)!r}).prepare(onnx.parser.parse_model({NET!r}))\n"
-        "print(far._worker._child._process.pid, flush=True)\n"
+        "print(far._held._child._process.pid, flush=True)\n"
         "far.run({'x': np.zeros((1, 2), np.float32)})\n"
     )
     with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
