@@ -116,7 +116,7 @@ def _note_ungated(run: "Run", pattern: str) -> None:
 
 
 def refuse_in_ci(allowed: bool, environment: Mapping[str, str]) -> None:
-    """Check that this is no job of continuous integration.
+    """Check that this is not a job of continuous integration.
 
     Raises:
         InputError: it is, and that is not ``allowed``.

@@ -71,7 +71,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Halve until one commit, or a stretch that cannot be measured, is left; print it.
 
     Raises:
-        InputError: a commit that is not there or not behind the other, or an end that cannot be measured.
+        InputError: a commit that is not there or not after the other, or an end that cannot be measured.
         IncomparableError: nothing is worse at the bad end.
         StoreError: git cannot make a working tree, or the notebook cannot be written.
     """
@@ -192,7 +192,7 @@ def _selection(cell: str) -> str:
 
 
 def _between(task: "Task", project: Path) -> tuple[str, ...]:
-    """The commits behind the good one, up to and with the bad one, by first parents."""
+    """The commits after the good one, up to and with the bad one, by first parents."""
     from qbench.host import first_parents
 
     line = first_parents(project, until=task.bad)

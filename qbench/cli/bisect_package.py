@@ -485,9 +485,10 @@ def _print(
         )
         return
     before = task.line[task.line.index(found[0]) - 1]
-    one = len(found) == 1
-    put(f"{task.package} {found[0]} is the first bad version" if one else
-          f"the first bad version of {task.package} is one of {len(found)} that cannot be distinguished")  # fmt: skip
+    if len(found) == 1:
+        put(f"{task.package} {found[0]} is the first bad version")
+    else:
+        put(f"the first bad version of {task.package} is one of {len(found)} that cannot be distinguished")
     if question is not None:
         put(f"  {question.metric} goes from {question.text(question.good)} to {question.text(question.bad)}")
     for version in (before, *found):

@@ -197,7 +197,8 @@ def _headline(one: "Regression", project: str, package: str) -> str:
         return f"step, {state}: {cells} at {package} {' … '.join(dict.fromkeys((one.suspects[0], one.suspects[-1])))}"
     if len(one.suspects) == 1:
         subject = subject_line(one.suspects[0], project)
-        return f"step, {state}: {cells} at {one.suspects[0][:9]}" + (f" “{subject}”" if subject else "")
+        quoted = f" “{subject}”" if subject else ""
+        return f"step, {state}: {cells} at {one.suspects[0][:9]}{quoted}"
     if one.suspects:
         between = f"{one.suspects[0][:9]} … {one.suspects[-1][:9]}"
         return f"step, {state}: {cells} at one of {len(one.suspects)} commits, {between}"

@@ -152,7 +152,7 @@ class Parser(argparse.ArgumentParser):
     def _mistyped_option(self) -> str:
         """A sentence about the first option that does not exist; argparse names a missing one before it."""
         words = itertools.takewhile(lambda word: word != "--", self._given)
-        if self._commands():  # options behind the command are of its own parser
+        if self._commands():  # options after the command are of its own parser
             words = itertools.takewhile(lambda word: word.startswith("-"), words)
         for word in words:
             option = word.partition("=")[0]

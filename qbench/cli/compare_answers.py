@@ -519,11 +519,13 @@ def _code(found: Compared, margin: float | None) -> ExitCode:
         return ExitCode.GATE_FAILED if found.differs else partial
     evidence = {one.metric: shown.evidence for one, shown in zip(found.scores, found.evidence, strict=True) if shown}
     most = evidence.pop(TOKEN_KL_MOST.name, Evidence.INCONCLUSIVE)
-    if evidence.get(TOKEN_KL.name) is Evidence.PASS:  # of a lower bound: the divergence itself may be beyond
-        evidence[TOKEN_KL.name] = Evidence.PASS if most is Evidence.PASS else Evidence.INCONCLUSIVE
+    if evidence.get(TOKEN_KL.name) is Evidence.PASS and most is not Evidence.PASS:
+        evidence[TOKEN_KL.name] = Evidence.INCONCLUSIVE  # it is a lower bound: the divergence itself may be beyond
     if Evidence.FAIL in evidence.values():
         return ExitCode.GATE_FAILED
-    return ExitCode.INCOMPLETE if Evidence.INCONCLUSIVE in evidence.values() else partial
+    if Evidence.INCONCLUSIVE in evidence.values():
+        return ExitCode.INCOMPLETE
+    return partial
 
 
 def _row(one: Score, shown: LossEvidence | None) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ def _suites(prefix: str) -> Iterable[str]:
 
 
 def _cells(prefix: str) -> Iterator[str]:
-    """``model::backend+schema`` of the suites, as far as their tables name them; behind a suite file, too."""
+    """``model::backend+schema`` of the suites, as far as their tables name them; after a suite file, too."""
     for path, suite, models in _tables():
         before = f"{path}::" if prefix.startswith(f"{path}::") else ""
         for model in models:

@@ -144,7 +144,7 @@ class SideText:
         return python_backend(Path(self.python), like=self.backend) if self.python else backend
 
     def chosen_rewriting(self) -> "Rewriting | None":
-        """What runs behind the quantizer; None: nothing.
+        """What runs after the quantizer; None: nothing.
 
         Raises:
             InputError: an unknown pass or policy.
@@ -488,12 +488,15 @@ def _outputs(arguments: argparse.Namespace, found: "SideDifferences", *, ranks: 
 
     outputs = found.outputs
     allowed = f"--atol {arguments.atol:g} --rtol {arguments.rtol:g}"
-    within = f" ({found.within} of them within {allowed}, not bit for bit)" if found.within else ""
     if found.are_equal:
-        return f"all {outputs.elements} outputs are equal{within}"
-    flips = f"; the best class of {counted(found.flips, 'sample')} is another" if ranks and found.flips else ""
-    within = f"; {found.within} more within {allowed}" if found.within else ""
-    return f"{outputs.differing} of {outputs.elements} outputs differ, {bound_of(outputs)}{within}{flips}"
+        text = f"all {outputs.elements} outputs are equal"
+        return f"{text} ({found.within} of them within {allowed}, not bit for bit)" if found.within else text
+    text = f"{outputs.differing} of {outputs.elements} outputs differ, {bound_of(outputs)}"
+    if found.within:
+        text += f"; {found.within} more within {allowed}"
+    if ranks and found.flips:
+        text += f"; the best class of {counted(found.flips, 'sample')} is another"
+    return text
 
 
 def _print_nodes(found: "SideDifferences", top: int) -> None:

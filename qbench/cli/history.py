@@ -33,7 +33,7 @@ def _declare_index(parser: argparse.ArgumentParser) -> None:
 
 
 def _update_index(arguments: argparse.Namespace) -> ExitCode:
-    """Update the index and say what was done; USAGE when a file in the history is no run file.
+    """Update the index and say what was done; USAGE when a file in the history is not a run file.
 
     Raises:
         InputError: there is no history, or the place is not a database.

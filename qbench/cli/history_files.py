@@ -69,7 +69,7 @@ def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
 
     Raises:
         InputError: no such run, or several begin with this text.
-        StoreError: the file is no run file.
+        StoreError: the file is not a run file.
     """
     from qbench.tracking import kept_keys, read_run
 
@@ -256,7 +256,7 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
 def standings_of(history: "History", suite: str | None, baselines: Path) -> "Iterator[Standing]":
     """The newest result of every cell of ``suite``, or of each suite, with the cells that were lost.
 
-    Runs of releases are no nights: nothing is accepted from them.
+    Runs of releases are not nights: nothing is accepted from them.
     """
     from qbench.tracking import STANDING_KEYS, accepted_cells, kept_keys, standing_of
 

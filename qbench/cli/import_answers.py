@@ -155,12 +155,14 @@ def _described(header: "Header", arguments: argparse.Namespace) -> "Header":
 
 
 def _facts(record: "AnswerRecord") -> str:
-    parts = [
-        "an answer" if record.answer is not None else "",
-        f"the metrics {', '.join(record.metrics)}" if record.metrics else "",
-        "a source" if record.source is not None else "",
-    ]
-    return f"each with {' and '.join(filter(None, parts)) or 'its id alone'}"
+    parts = []
+    if record.answer is not None:
+        parts.append("an answer")
+    if record.metrics:
+        parts.append(f"the metrics {', '.join(record.metrics)}")
+    if record.source is not None:
+        parts.append("a source")
+    return f"each with {' and '.join(parts) or 'its id alone'}"
 
 
 COMMAND = Command(

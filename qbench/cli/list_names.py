@@ -88,13 +88,16 @@ def _backend(backend: Any) -> str:  # noqa: ANN401 - a Backend
 
     if isinstance(backend, Recorded):
         return f"answers that were recorded elsewhere, in '{backend.recorded().path}'"
-    limit = backend.capabilities.max_macs
     can = backend.capabilities
     forms = ", ".join(sorted((*(form.value for form in can.forms), *can.file_formats)))
-    most = "" if limit is None else f"; up to {limit / 1e6:g} million multiply-accumulates"
     arithmetic = None if backend.packages else arithmetic_of(backend)
-    counts = f"counts with {', '.join(backend.packages) or 'nothing outside'}"
-    return f"runs {forms}; {counts if arithmetic is None else f'counts as {arithmetic.source}'}{most}"
+    if arithmetic is None:
+        text = f"runs {forms}; counts with {', '.join(backend.packages) or 'nothing outside'}"
+    else:
+        text = f"runs {forms}; counts as {arithmetic.source}"
+    if can.max_macs is not None:
+        text += f"; up to {can.max_macs / 1e6:g} million multiply-accumulates"
+    return text
 
 
 def _schema(schema: Any) -> str:  # noqa: ANN401 - a Schema

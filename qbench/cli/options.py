@@ -187,7 +187,7 @@ def choose_arithmetic(text: str) -> "Arithmetic":
     """The arithmetic called ``text``, or the one in the file ``text`` when that ends in ``.toml``.
 
     Raises:
-        InputError: no such name or file, or a file that is no arithmetic.
+        InputError: no such name or file, or a file that is not an arithmetic.
     """
     from qbench.interpreter import require_known_operators
     from qbench.numerics import get_arithmetic, load_arithmetic
@@ -204,8 +204,8 @@ def choose_backend(text: str, python: str | None = None) -> "Backend":
         text: the name or the file. python: another Python, or the folder of its environment, that runs it.
 
     Raises:
-        InputError: no such name, file or Python, a file that is no arithmetic, or a backend that no Python's packages
-            run.
+        InputError: no such name, file or Python, a file that is not an arithmetic, or a backend that the packages of no
+            Python run.
         UnavailableError: the other Python lacks onnxruntime.
     """
     if python is not None:
@@ -252,7 +252,7 @@ def choose_schema(text: str) -> "Schema":
     """The schema called ``text``, here or in the suites of this folder, or the one in the file ``text`` (``.toml``).
 
     Raises:
-        InputError: no such name or file, or a file that is no schema.
+        InputError: no such name or file, or a file that is not a schema.
     """
     from qbench.quantization import get_schema, load_schema
 
@@ -267,7 +267,7 @@ def choose_schema(text: str) -> "Schema":
 
 @contextlib.contextmanager
 def _one_name(kind: str, text: str) -> Iterator[None]:
-    """Inside the block, the error for a ``text`` that is no name says so where it is several, between commas."""
+    """Inside the block, the error for a ``text`` that is not a name says so where it is several, between commas."""
     try:
         yield
     except InputError as error:
@@ -321,7 +321,7 @@ def check_outputs(doing: str, outputs: Mapping[str, str | None], inputs: Iterabl
     Args:
         doing: the command's work, for errors.
         outputs: flag → path; None: not asked for.
-        inputs: paths (or names, which are no paths) of what is read.
+        inputs: paths (or names, which are not paths) of what is read.
 
     Raises:
         InputError: an output would overwrite an input, or another output.
@@ -418,7 +418,9 @@ def with_hint(sentence: str, texts: Sequence[str]) -> str:
 
 
 def _named(text: str, where: str = "--extension") -> Extension:
-    doing = f"Reading the extension '{text}' of {where}" if where != "--extension" else f"Reading --extension '{text}'"
+    doing = f"Reading --extension '{text}'"
+    if where != "--extension":
+        doing = f"Reading the extension '{text}' of {where}"
     if not _FORM.fullmatch(text):
         raise InputError(
             doing,
@@ -441,12 +443,8 @@ def _named(text: str, where: str = "--extension") -> Extension:
         raise error_of_code(doing, error, folder=folder, expected=expected, remedy=remedy) from error
     if isinstance(value, Extension):
         return value
-    is_hook = name == _HOOK and value is None and hasattr(loaded, name)
-    raise InputError(
-        doing,
-        found=f"no name '{name}'" if not hasattr(loaded, name) else f"a {type(value).__name__}",
-        expected="a qbench.Extension, or a function that returns one",
-        remedy="End the function with 'return Extension(…)'."
-        if is_hook
-        else f"Correct the name, or its value in '{module}'.",
-    )
+    found = f"a {type(value).__name__}" if hasattr(loaded, name) else f"no name '{name}'"
+    remedy = f"Correct the name, or its value in '{module}'."
+    if name == _HOOK and value is None and hasattr(loaded, name):
+        remedy = "End the function with 'return Extension(…)'."
+    raise InputError(doing, found=found, expected="a qbench.Extension, or a function that returns one", remedy=remedy)

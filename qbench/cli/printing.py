@@ -51,7 +51,7 @@ def print_columns(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> 
 
 
 def _folded(text: str, lead: str, width: int | None) -> list[str]:
-    """``text`` behind ``lead``, in lines of ``width`` where a terminal has one with room for it."""
+    """``text`` after ``lead``, in lines of ``width`` where a terminal has one with room for it."""
     if width is None or width - len(lead) < _LEAST_ROOM:
         return [lead + text]
     first, *more = textwrap.wrap(text, width - len(lead), break_on_hyphens=False) or [""]

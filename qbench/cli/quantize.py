@@ -115,7 +115,7 @@ def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     """The model and the plan read out of it.
 
     Raises:
-        InputError: settings of planning are given too, the file is no model, or the model is float.
+        InputError: settings of planning are given too, the file is not a model, or the model is float.
     """
     from qbench.graph import Form, form_of
     from qbench.quantization import read_plan
@@ -164,7 +164,7 @@ def read_saved_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     """The float model, and the plan in the file that ``--plan`` names.
 
     Raises:
-        InputError: settings of planning are given too, or a file is no model or no plan.
+        InputError: settings of planning are given too, or a file is not a model or not a plan.
     """
     from qbench.quantization import load_plan
     from qbench.subjects import read_graph
@@ -196,7 +196,7 @@ def declare_sizes(model: "ir.Model", arguments: argparse.Namespace) -> None:
 
 
 def unknown_sizes(model: "ir.Model") -> tuple[str, ...]:
-    """The free dimensions, behind the batch, that count as 1 because their usual size is unknown."""
+    """The free dimensions, after the batch, that count as 1 because their usual size is unknown."""
     from qbench.graph import declared_dims
 
     known = declared_dims(model)

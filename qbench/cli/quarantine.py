@@ -189,7 +189,7 @@ def _listed(text: str, path: Path, pattern: str, when: tuple[str, ...]) -> "tupl
     """The entry of the same cells on the same computers in ``text``, and its place from 1; None: there is none.
 
     Raises:
-        InputError: the file, as it is now, is no quarantine file.
+        InputError: the file, as it is now, is not a quarantine file.
     """
     from qbench.storage import text_toml
     from qbench.suite import QuarantineText
@@ -333,7 +333,7 @@ def _lines(values: "Mapping[str, Mapping[str, float]]") -> str:
 def _with_values(text: str, place: int, values: _Values) -> str:
     """``text`` with ``values`` in the entry at ``place``, from 1.
 
-    Cells of a class that the entry has a table of go to its first lines; other tables behind what the entry has.
+    Cells of a class that the entry has a table of go to its first lines; other tables after what the entry has.
     """
     starts = [found.start() for found in _ENTRY.finditer(text)]
     start, end = starts[place - 1], starts[place] if place < len(starts) else len(text)

@@ -66,7 +66,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Rewrite, write and report; where a pass is stopped or refuted, the graph before it is written.
 
     Raises:
-        QbenchError: the model is no quantized one, a name or a pipeline is wrong, or a pass was stopped.
+        QbenchError: the model is not quantized, a name or a pipeline is wrong, or a pass was stopped.
     """
     from qbench.graph import save_model
     from qbench.passes import PassError, Policy, run_pipeline
@@ -228,17 +228,12 @@ def _print(arguments: argparse.Namespace, nodes: int, found: "Rewritten", checki
     after = len(found.model.graph)
     put(f"{arguments.output}: {counted(nodes, 'node')} before, {after} after, under the policy '{arguments.policy}'")
     put()
-    header = ("pass", "effect", "rounds", "nodes removed", *(("checked",) if checking else ()))
-    rows = [
-        (
-            one.spelled,
-            str(one.effect),
-            str(one.rounds),
-            str(one.removed),
-            *((_checked_words(checking.counts(one.name)),) if checking else ()),
-        )
-        for one in found.accounts
-    ]
+    header = ["pass", "effect", "rounds", "nodes removed"]
+    rows = [[one.spelled, str(one.effect), str(one.rounds), str(one.removed)] for one in found.accounts]
+    if checking:
+        header.append("checked")
+        for row, one in zip(rows, found.accounts, strict=True):
+            row.append(_checked_words(checking.counts(one.name)))
     print_columns(rows, header)
     changed = checking.changed() if checking else ()
     if changed:

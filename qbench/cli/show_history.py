@@ -111,7 +111,8 @@ def _row(series: "Series", index: int, accepted: float | None, marks: dict[str, 
     if index in series.breaks:
         marked.insert(0, "other samples from here on")
     elif not marked and index in series.steps:
-        marked.append("step up" if point.value > series.points[index - 1].value else "step down")
+        direction = "up" if point.value > series.points[index - 1].value else "down"
+        marked.append(f"step {direction}")
     return (
         point.started[:16].replace("T", " "),
         commit,
