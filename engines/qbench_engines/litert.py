@@ -155,7 +155,7 @@ class _LitertExecutor(EngineExecutor[ir.Model]):
             return {}
         steps = self._interpreter._get_ops_details()  # noqa: SLF001 - its only list of operators
         found = {}
-        for node, step in zip(self._written.nodes, steps, strict=False):  # a delegate comes behind them
+        for node, step in zip(self._written.nodes, steps, strict=False):  # a delegate comes after them
             if node:
                 found[node] = Executed(_data_type(step), "cpu")
         return found
@@ -231,7 +231,7 @@ _DATA = MappingProxyType(
         "EMBEDDING_LOOKUP": 1,
     }
 )
-"""Operator → the place of its data, behind a shape, an axis, a condition or indices; all others have them first."""
+"""Operator → the place of its data, after a shape, an axis, a condition or indices; all others have them first."""
 
 
 def _data_type(step: Mapping[str, Any]) -> str:

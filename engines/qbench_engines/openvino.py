@@ -185,7 +185,7 @@ def _sentence(message: str) -> str:
 # How the nodes of a graph run, by the compiled model.
 #
 # Each of its nodes names the nodes that it stems from, by the name of the node or of its result, sometimes with a part
-# behind '/'. ``runtimePrecision`` is the narrowest type of its inputs, which may be that of a weight that the kernel
+# after '/'. ``runtimePrecision`` is the narrowest type of its inputs, which may be that of a weight that the kernel
 # dequantizes; ``primitiveType`` ends with the type that the kernel computes with, ``I8`` for both 8-bit types.
 
 _IDLE = frozenset({"Const", "Input", "Output"})

@@ -565,10 +565,10 @@ class Network:
         if key and all(self.file.dtypes[number] == "float32" for number in (inputs[0], outputs[0])):
             self.in_float.append(key)
 
-    # Clips behind an operator.
+    # Clips after an operator.
 
     def fused(self, op: Operation) -> tuple[ir.Value, int]:
-        """The value that an operator gives and its fused activation: RELU where a Clip of codes behind it is just that.
+        """The value that an operator gives and its fused activation: RELU where a Clip of codes after it is just that.
 
         RELU clips at the zero point, by every set of kernels. RELU6 is rounded differently by each: it stays a MINIMUM.
         """

@@ -137,7 +137,7 @@ def _sizes(model: ir.Model, shapes: Mapping[str, Shape] | None, doing: str) -> M
 def _conv(net: Network, op: Operation) -> None:
     """CONV_2D and DEPTHWISE_CONV_2D; filters from (O, I, h, w) to (O, h, w, I) and (1, h, w, O).
 
-    One axis is a picture of height 1, behind a RESHAPE each way.
+    One axis is a picture of height 1, after a RESHAPE each way.
     """
     weight, bias = _constants(net, op, 0)
     if weight.ndim not in (_LINE, IMAGE):
@@ -320,7 +320,7 @@ def _steps(node: ir.Node, name: str) -> tuple[int, int]:
 def _padded(
     net: Network, op: Operation, data: Tensor, kernel: Sequence[int], *, lowest: bool = False, counted: bool = True
 ) -> tuple[Tensor, int]:
-    """The data of a window and its padding: SAME or VALID as they are, else VALID behind a PAD.
+    """The data of a window and its padding: SAME or VALID as they are, else VALID after a PAD.
 
     Args:
         lowest: pad with the least value, as maxima need it. counted: whether the padding may be data.
@@ -599,7 +599,7 @@ def _transpose(net: Network, op: Operation) -> None:
 
 
 def _concat(net: Network, op: Operation) -> None:
-    """CONCATENATION, behind a QUANTIZE of every part that has other qparams than the result."""
+    """CONCATENATION, after a QUANTIZE of every part that has other qparams than the result."""
     operands = [operand for operand in op.operands if operand is not None]
     computed = [operand for operand in operands if operand.constant is None]
     rank = len(net.shape_of(op.out))

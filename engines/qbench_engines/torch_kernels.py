@@ -270,7 +270,7 @@ def _concat(making: Making) -> Kernel:
 
 
 def _function(name: str, *settings: Callable[[ir.Node], Any]) -> "Maker":
-    """What makes the operator ``name`` of the inputs x s z s_y z_y; ``settings`` find what it takes behind x."""
+    """What makes the operator ``name`` of the inputs x s z s_y z_y; ``settings`` find what it takes after x."""
 
     def made(making: Making) -> Kernel:
         x, y = making.grid(1), making.grid(3)

@@ -30,7 +30,7 @@ class Executed:
 
     Args:
         precision: the type that it computes in, such as ``uint8`` or ``float32``: that of its first input
-            that is no condition, except where the kernel itself quantizes it; empty: not known.
+            that is not a condition, except where the kernel itself quantizes it; empty: not known.
         device: ``cpu`` or the name of a device.
     """
 

@@ -284,7 +284,7 @@ class FileBranch:
     def add(self, files: Mapping[str, bytes], message: str, *, replaced: Mapping[str, bytes] | None = None) -> int:
         """Commit the ``files`` that the branch lacks, push, and return their number; the branch is made where needed.
 
-        Where another process pushed first, its commit is fetched and this one is made again behind it.
+        Where another process pushed first, its commit is fetched and this one is made again after it.
 
         Args:
             replaced: files that are written whether the branch has them or not.
@@ -323,7 +323,7 @@ class FileBranch:
         raise AssertionError
 
     def _commit(self, task: _Task, tip: str, files: Mapping[str, bytes], message: str) -> str:
-        """A commit behind ``tip`` with ``files`` added; empty where they change nothing."""
+        """A commit after ``tip`` with ``files`` added; empty where they change nothing."""
         with tempfile.TemporaryDirectory(prefix="qbench-") as scratch:
             index = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}
             self._git(task, "read-tree", tip or "--empty", extra=index)

@@ -46,7 +46,7 @@ _NORMAL = 1e6
 """Degrees of freedom from which t is the normal distribution, to 1e-6."""
 _NODES = 60
 _SAME = 1e-12
-"""Shares that are no farther apart are equal."""
+"""Shares that differ by no more are equal."""
 _BISECTIONS = 50
 _SHOWN = 0.95
 _ANYTHING = (-1.0, 1.0)

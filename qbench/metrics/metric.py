@@ -135,7 +135,7 @@ def score(
 ) -> Score:
     """Count ``answers`` and ``reference``, the fp32 answers to the same n samples, with ``metric``.
 
-    ``sources``: n names of what each sample was cut from; samples of one source are no independent evidence
+    ``sources``: n names of what each sample was cut from; samples of one source are not independent evidence
     (``Score.clusters``). None: each sample has its own.
 
     Raises:

@@ -283,7 +283,7 @@ def conclude(verdict: "Verdict", cell: str, missing: str, detail: Detail = Detai
 def red_text(verdict: "Verdict", cell: str, detail: Detail = Detail.SENTENCES, search: str = "") -> str:
     """Headline, gates, rule, ``search`` for the cause and remedy; as much of them as ``detail`` says.
 
-    The headline comes first: pytest's short summary shows as much of the first line as fits behind the cell's name.
+    The headline comes first: pytest's short summary shows as much of the first line as fits after the cell's name.
     """
     from qbench.judging import NO_LONGER_FAILS, THEN, GateState
 

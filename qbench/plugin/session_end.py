@@ -318,7 +318,7 @@ def fold_failures(terminal: pytest.TerminalReporter) -> None:
 
 
 _OF_ITS_CELL = re.compile(r"  (cause: |[·✓] .* executed in integers by )")
-"""Lines of a red cell that name it or its backend, and are no reason for being red."""
+"""Lines of a red cell that name it or its backend, and are not a reason for being red."""
 
 
 def _message_of(report: pytest.TestReport, *, by_line: bool) -> str:

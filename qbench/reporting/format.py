@@ -147,7 +147,7 @@ def parts_text(cell: CellView) -> str:
 
 
 def count_text(metric: MetricView) -> str:
-    """``778 / 1,000``: what was counted, out of how many; where that is no share of a count, the samples alone."""
+    """``778 / 1,000``: what was counted, out of how many; the samples alone where the value is not a share."""
     if metric.unit != "%" or metric.out_of == BILLION:
         return counted(metric.n, "sample")
     return f"{thousands(metric.hits)} / {thousands(metric.out_of)}"

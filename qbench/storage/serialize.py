@@ -110,7 +110,7 @@ def read_project(folder: Path) -> dict[str, Any]:
     """``[tool.qbench]`` of the pyproject.toml in ``folder``; empty where one of them does not exist.
 
     Raises:
-        InputError: the file is not TOML, one of the two is no table, or it has an unknown key.
+        InputError: the file is not TOML, one of the two is not a table, or it has an unknown key.
     """
     path = folder / "pyproject.toml"
     if not path.is_file():

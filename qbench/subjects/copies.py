@@ -18,14 +18,14 @@ class Contents:
     def of(cls, data: Dataset, samples: Samples) -> "Contents | None":
         """Those of ``data``, which ``samples`` are; nothing is prepared or read but one digest a sample.
 
-        None: the cache does not have them any more, which is no reason to end a run that has its numbers.
+        None: the cache does not have them any more, which is not a reason to end a run that has its numbers.
         """
         try:
             kept = (samples.folder / CONTENTS_FILE).read_bytes()
         except OSError:
             return None
         if len(kept) != CONTENT_BYTES * len(data):
-            return None  # cut short: the cache is no reason to end a run
+            return None  # cut short: the cache is not a reason to end a run
         starts = range(0, len(kept), CONTENT_BYTES)
         return cls(data, tuple(kept[start : start + CONTENT_BYTES] for start in starts))
 
@@ -37,7 +37,7 @@ class Contents:
 def content_notes(scored: Sequence[Contents], calibration: Contents | None) -> tuple[str, ...]:
     """What a user should know of ``scored``: copies in it, and samples that ranges are taken from; each a sentence.
 
-    Copies that have one source are no news: they are counted together.
+    Copies that have one source are not news: they are counted together.
     """
     found = [copies_note(one) for one in scored]
     if calibration is not None:

@@ -132,7 +132,7 @@ class Detection:
 
     Args:
         boxes: the output with (n, m, 4) boxes, or (m, 4) where a run has one sample. scores, classes: those with
-            (n, m) or (m,); both None: ``boxes`` is (n, m, 6), with score and class behind the corners.
+            (n, m) or (m,); both None: ``boxes`` is (n, m, 6), with score and class after the corners.
         corners: the form of a box. relative: its numbers are shares of the frame, not pixels.
         least: score below which boxes are left out, among them those that fill an output. most: boxes of a picture,
             those of the highest scores. confident: score from which on a box counts in metrics that rank none.
@@ -274,7 +274,7 @@ def restored_boxes(arrays: Mapping[str, Array], confident: float) -> BoxAnswers:
 
 
 def _frame_size(feeds: Mapping[str, Array]) -> tuple[int, tuple[int, int]]:
-    """How many samples a batch has, and width and height of its pictures, the two longest axes behind the first."""
+    """How many samples a batch has, and width and height of its pictures, the two longest axes after the first."""
     feed = next(iter(feeds.values()))
     high, wide = feed.shape[1:3] if feed.shape[-1] in (1, 3) else feed.shape[-2:]
     return len(feed), (int(wide), int(high))
@@ -288,7 +288,7 @@ def _refuse(doing: str, found: str, expected: str, remedy: str) -> NoReturn:
 # "annotations": [{"image_id", "category_id", "bbox": [x, y, width, height], "area", "iscrowd"}]}
 #
 # Classes are the categories in the order of their ids, from 0 on, as most detectors number them; with a list of names,
-# the lines of that. Pictures that the file does not list are no samples.
+# the lines of that. Pictures that the file does not list are not samples.
 
 _OUTSIDE = 1.0
 """Pixels that a box may reach beyond its picture: COCO's own are rounded."""

@@ -35,8 +35,8 @@ def labels_from_files(path: Path, data: Dataset, picture: Picture | None) -> Arr
             arrays, and labels are as large as their files say.
 
     Raises:
-        InputError: no such folder or file; a sample without a label; one that cannot be read or is no number; a mask of
-            another size than its picture; a line of an unknown sample, or of one that has had a line.
+        InputError: no such folder or file; a sample without a label; one that cannot be read or is not a number; a mask
+            of another size than its picture; a line of an unknown sample, or of one that has had a line.
     """
     samples = data.sample_ids
     if is_table(str(path)):

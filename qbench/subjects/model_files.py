@@ -167,7 +167,7 @@ def _has_rows_of_scores(output: ir.Value, graph: ir.Model) -> bool:
 
 
 def _refuse_one_hot(data: Dataset, scores: ir.Value) -> None:
-    """Check that the values of ``data`` are no one-hot classes, where the model gives a row of scores.
+    """Check that the values of ``data`` are not one-hot classes, where the model gives a row of scores.
 
     Raises:
         InputError: they are.
@@ -334,7 +334,7 @@ def _first_feeds(preprocess: Any, data: Dataset) -> dict[str, Array]:  # noqa: A
 
 
 def _require_fit(value: ir.Value, feed: Array, preprocess: Any, doing: str) -> None:  # noqa: ANN401
-    """Check the shape behind the first axis, and the type, of what an input is fed."""
+    """Check the shape after the first axis, and the type, of what an input is fed."""
     if value.dtype not in (None, ir.DataType.STRING) and feed.dtype != value.dtype.numpy():
         raise InputError(
             doing,

@@ -90,7 +90,7 @@ class OperatorSubject:
         id: name in suites. operator: as ONNX calls it; ``Requantize``: from one grid to another, no operator between.
         inputs: the operands that are fed. output: the grid of the result.
         weight: a constant second operand, if any. bias: how many numbers a constant bias has; 0: none.
-        attributes: of the ONNX node. constants: further constant inputs behind the operands, reals or integers.
+        attributes: of the ONNX node. constants: further constant inputs after the operands, reals or integers.
         feed: which levels are fed.
     """
 
@@ -552,7 +552,7 @@ class OperatorNames(Generic[T]):
         return f"one operator, {PREFIX}*, which suites/operators.qbench.toml lists"
 
     def maker(self, name: str) -> Callable[[], T] | None:
-        """What makes the value called ``name``; None when that is no operator subject."""
+        """What makes the value called ``name``; None when it is not an operator subject."""
         if not name.startswith(PREFIX) or name not in _subjects():
             return None
         return functools.partial(self.make, _subjects()[name])

@@ -361,7 +361,7 @@ def _listed_classes(path: Path, text: str) -> tuple[str, ...]:
 
 
 def _unlike_classes(names: Sequence[str]) -> str:
-    """Why the lines ``names`` are no list of classes; empty when they are."""
+    """Why the lines ``names`` are not a list of classes; empty when they are."""
     twice = next((name for place, name in enumerate(names) if name in names[:place]), "")
     if twice:
         return f"'{twice}' twice"
@@ -407,10 +407,10 @@ class _Line:
 def _read_lines(path: Path, listed: Sequence[str] | None, sources: str, columns: Sequence[str]) -> Dataset:
     """The samples of the lines of ``path``, empty ones skipped.
 
-    ``sources`` is the name of a field, or empty; ``columns`` are those of others that are no input.
+    ``sources`` is the name of a field, or empty; ``columns`` are those of others that are not an input.
 
     Raises:
-        InputError: no such file, a line that is no sample (its number is named), or one unlike the first.
+        InputError: no such file, a line that is not a sample (its number is named), or one unlike the first.
     """
     doing = f"Reading the data file '{path}'"
     text = _read_text(path, doing, "a sample in each line", _EXAMPLE)
@@ -442,7 +442,7 @@ def _of_lines(
 
     def arrays(index: int) -> dict[str, Array]:
         found = {key: _numbers(lines[index], key, path.parent) for key in lines[index].fields}
-        # 1 and 1.5 are of one input: a file in which some number of it is no integer has floats
+        # 1 and 1.5 are of one input: a file in which some number of it is not an integer has floats
         return {
             key: one if key in whole or isinstance(lines[index].fields[key], str) else one.astype(np.float64)
             for key, one in found.items()

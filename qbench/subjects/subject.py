@@ -144,14 +144,14 @@ class Dataset:
         sources: n names of what each sample was cut from; data sets with a common source overlap.
         clusters: n names of what was drawn at once: samples with one name belong together, and intervals count them so.
             They may be coarser than sources (a speaker, not the recording), and two data sets may share them; None: the
-            sources. They are no part of ``digest``: what is stored of a data set holds for any clusters.
+            sources. They are not a part of ``digest``: what is stored of a data set holds for any clusters.
         labels: of each sample the ids of the right classes, or the right sequence, or an array, such as its right
             boxes or mask; None: unlabelled.
         content: digest of the raw content (the package's or the files'), known without decoding anything.
         load: the raw sample at an index. classes: the names that the labels come from; None: labels came as numbers.
         whole: the data set that these samples were picked from; None: it is whole.
         columns: other facts of samples: name → n texts, such as the device that took each: names of parts of the data
-            (``slices``). They are no part of ``digest``.
+            (``slices``). They are not a part of ``digest``.
 
     Raises:
         InputError: two samples share a name, there are more or fewer sources, clusters or labels than samples, a
@@ -750,7 +750,7 @@ class ZooModel:
         origin: where the weights come from and under which licence, for lists.
 
     Raises:
-        InputError: the id is no text, a loader is no function, or the preprocessing or the task is none.
+        InputError: the id is not text, a loader is not a function, or the preprocessing or the task is none.
     """
 
     id: str
@@ -774,7 +774,7 @@ class ZooModel:
 
 
 def _require_parts(doing: str, name: str, value: object, parts: tuple[str, ...], example: str) -> None:
-    """Check that ``value``, given as ``name``, has the attributes ``parts`` and is no class that has them.
+    """Check that ``value``, given as ``name``, has the attributes ``parts`` and is not a class that has them.
 
     Raises:
         InputError: it lacks one.

@@ -132,7 +132,7 @@ class Classification:
 
         Raises:
             InputError: an output is missing, has another shape, or is not finite (the sample is named); or a sample has
-                a label that is no class of the model.
+                a label that is not a class of the model.
         """
         runner = runner_named(runners, GRAPH, self.name)
         doing = f"Classifying '{samples.data}'"

@@ -63,7 +63,7 @@ class Alert:
         unit: of the levels; ``"%"`` ones are shares.
         own_past: whether ``before`` of a slide is an earlier level of the series, not what was accepted.
         suspects: the commits of which one caused a step, the earliest first; a slide has no single commit and none.
-        stretch: the commits behind the last good point, up to ``commit``: of a step its suspects.
+        stretch: the commits after the last good point, up to ``commit``: of a step its suspects.
         why: who decided the state and why, or what it follows from. annotation: the commit, as it is written in the
             annotation that is about this alert; empty where none is.
     """
@@ -281,7 +281,7 @@ class _Course:
         return max(until, default=None)
 
     def _stretch(self, last_good: int, first_bad: int) -> tuple[str, ...]:
-        """The commits behind that of one point, up to that of another; without a main line, only the latter."""
+        """The commits after that of one point, up to that of another; without a main line, only the latter."""
         points = self.series.points
         before = points[last_good::-1] if last_good >= 0 else ()
         good = next((self.places[p.commit] for p in before if p.commit in self.places), None)
@@ -663,7 +663,7 @@ def _explaining(
     """(step, its share of a loss) at arrival ``number`` of those that are not a part of ``slide``.
 
     Those are the ones before it, large ones, and those with an annotation. What a step lost above the accepted result
-    is no loss to that.
+    is not a loss to that.
 
     Args:
         against: (accepted, the samples). arrived: the points then; None: all.

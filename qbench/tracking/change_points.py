@@ -460,7 +460,7 @@ def _confirmed_steps(values: Sequence[float], least: float, confirm: int) -> Ite
 
 
 def _is_gradual(values: Floats, step: int) -> bool:
-    """Whether a straight line through ``values`` leaves less than the two levels before and behind ``step``."""
+    """Whether a straight line through ``values`` leaves less than the two levels before and after ``step``."""
     levels = sum(float(((part - part.mean()) ** 2).sum()) for part in (values[:step], values[step:]))
     places = np.arange(len(values)) - (len(values) - 1) / 2
     around = values - values.mean()

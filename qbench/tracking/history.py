@@ -257,7 +257,7 @@ def fullness(run: Run) -> tuple[bool, int]:
 def disagreement(other: Run, fuller: Run) -> list[str]:
     """A sentence if ``other``, a copy of the run ``fuller``, is neither its beginning nor torn; else none."""
     rest = iter(fuller.cells)
-    torn = other.damaged > 0 and all(cell in rest for cell in other.cells)  # each behind the one before it
+    torn = other.damaged > 0 and all(cell in rest for cell in other.cells)  # each after the one before it
     if other.header == fuller.header and (torn or other.cells == fuller.cells[: len(other.cells)]):
         return []
     return [f"'{other.path}' has other content for run '{fuller.id}' than '{fuller.path}', which is used."]

@@ -18,7 +18,7 @@ from qbench.tracking.record import Run, release_of
 #     time(run)  = started; of a run stamped in the future, or before its own commit was made: when that was made
 #     place(run) = max(time(run), place(the run that it came after))        then sequence, started, id
 #
-# A run is therefore behind every run that it saw, whatever its clock said, and a run stamped in the future does not
+# A run is therefore after every run that it saw, whatever its clock said, and a run stamped in the future does not
 # hide later ones. Histories of several computers that never saw each other's files are put together by time. Files
 # without ``sequence`` and ``after``, which an older qbench wrote, are in order of their times.
 #
@@ -28,7 +28,7 @@ from qbench.tracking.record import Run, release_of
 #
 # In a trend the commit comes first: a nightly run of yesterday's commit may end after one of today's, and a commit may
 # be measured again a month later; neither is a step back. A run of a commit that is not on the line (a branch, a lost
-# clone) stays behind the one that began before it.
+# clone) stays after the one that began before it.
 
 _SKEW_S = 3600.0
 """How far apart two clocks may be without one of them being wrong."""

@@ -49,7 +49,7 @@ def with_parts(whole: Run, parts: Sequence[Run]) -> Run:
 
 
 def parts_behind(runs: Sequence[Run]) -> int:
-    """How many of the newest ``runs`` (of one suite, the earliest first) selected a part of it, behind a whole one.
+    """How many of the newest ``runs`` (of one suite, the earliest first) selected a part of it, after a whole one.
 
     0 where the newest is a share of a night or was interrupted, or no run before it is of the whole suite.
     """
