@@ -36,10 +36,12 @@ def main() -> None:
         os.environ["ONEDNN_MAX_CPU_ISA"] = given.isa
     # Behind the variable: oneDNN reads it once, when it is loaded.
     from qbench import get_backend
+    from qbench.backends import arithmetic_of
     from qbench.evaluation import build_subject, subject_artifacts
     from qbench.quantization import get_schema
 
-    arithmetic = "openvino-avx2" if given.isa == "AVX2" else "openvino-vnni"
+    own = arithmetic_of(get_backend(ENGINE))
+    arithmetic = "openvino-avx2" if given.isa == "AVX2" or own is None else own.name
     names = (EXACT, ENGINE, f"integer-{arithmetic}")
     print(
         f"| model | schema | `{ENGINE}` | `{names[2]}` | elements that differ | by at most |\n|---|---|--:|--:|--:|--:|"

@@ -147,6 +147,8 @@ def channels_first(x: Array) -> Array:
 # fast_depthwise   8 | channels, one or two filters each; square windows of 3, 5 or 7 (in space their depth likewise),
 #                  padded by half on every side, strides of 1 or 2, no dilation          FBGEMM, takeDepthWiseFastPath
 # channels         of one tap, where there is one group
+# pointwise        one group, windows of one tap, no padding; strides alone that divide one or two sizes of the data
+#                  (oneDNN, rtus_prepare of jit_uni_1x1_conv_utils.hpp)
 # clipped          data are codes behind a Clip: OpenVINO, which keeps such codes signed
 
 
@@ -158,6 +160,7 @@ def sum_shape(node: ir.Node, weight: tuple[int, ...]) -> SumShape:
         fast_depthwise=weight[1] == 1 and weight[0] in (groups, 2 * groups) and _fast(windows, groups),
         channels=weight[1] if groups == 1 else 0,
         taps=math.prod(weight[2:]),
+        pointwise=groups == 1 and _pointwise(windows, node.inputs[0]),
         clipped=behind_clip(node),
     )
 
@@ -201,6 +204,21 @@ def _fast(windows: Windows, groups: int) -> bool:
         and all(stride in (1, 2) for stride in windows.strides)
         and _halved(windows)
     )
+
+
+def _pointwise(windows: Windows, data: ir.Value | None) -> bool:
+    """A size that is not known until the batch comes is taken for a multiple of its stride."""
+    if math.prod(windows.sizes) > 1 or any(windows.pads or ()):
+        return False
+    if max(windows.strides) == 1:
+        return True
+    known = () if data is None or data.shape is None else tuple(data.shape)[2:]
+    sizes = zip(known, windows.strides, strict=False)
+    return len(windows.sizes) <= _REDUCED and all(size % stride == 0 for size, stride in sizes if isinstance(size, int))
+
+
+_REDUCED = 2
+"""Dimensions of data of which oneDNN takes what strides leave."""
 
 
 def _halved(windows: Windows) -> bool:

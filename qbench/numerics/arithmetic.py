@@ -365,6 +365,8 @@ class SumShape:
         fast_depthwise: one that FBGEMM's depthwise kernels take (``takeDepthWiseFastPath``).
         channels: of an ungrouped convolution: how many each tap of its window has; 0: of anything else.
         taps: of a convolution's window; 0: of anything else.
+        pointwise: a convolution of one group by windows of one tap without padding that is a product of matrices: of
+            stride 1, or in one or two dimensions whose sizes are multiples of the stride.
         clipped: whether its data are codes that a Clip bounds, moved or not.
     """
 
@@ -372,6 +374,7 @@ class SumShape:
     fast_depthwise: bool = False
     channels: int = 0
     taps: int = 0
+    pointwise: bool = False
     clipped: bool = False
 
 
@@ -414,7 +417,7 @@ class Accumulator:
         raised: int8 data and their zero point are raised by 128 before pairs are summed, so that they saturate as
             unsigned ones do.
         halved: a convolution over int8 data that a Clip of codes bounds takes rne(w / 2) for its weights, and its sums
-            twice; an ungrouped one over windows of one tap does not (oneDNN on AVX2, where OpenVINO keeps them signed).
+            twice; a pointwise one does not (oneDNN on AVX2, where OpenVINO keeps them signed).
         saturates: when sums are clamped. EACH: acc ← clamp(acc + (x − z_x)(w − z_w)), one product after another from 0,
             in the order of pairs; a bias comes last. A zero point that comes with the batch is corrected for behind
             them, as whole sums.
@@ -461,7 +464,7 @@ class Accumulator:
 
     def halves(self, shape: SumShape) -> bool:
         """Whether weights of int8 are halved for such a sum over int8 data."""
-        return self.halved and shape.clipped and shape.taps > 0 and not (shape.channels and shape.taps == 1)
+        return self.halved and shape.clipped and shape.taps > 0 and not shape.pointwise
 
     def odd_channels(self, shape: SumShape) -> int:
         """Channels of each tap the last of which is in no pair; 0: neighbours lie along the whole window."""

@@ -107,25 +107,37 @@ g (int8[2, 4, 5, 5] x) => (int8[2, F, H, W] y) {
   low = Constant<value = int8 {-50}>()
   bounded = Clip(x, low)
   moved = Identity(bounded)
-  y = QLinearConv<group = GROUPS>(moved, s, z, w, s, z, t, z)
+  y = QLinearConv<group = GROUPS, strides = [STRIDE, STRIDE], pads = [PAD, PAD, PAD, PAD]>(moved, s, z, w, s, z, t, z)
 }"""
 
 
-@pytest.mark.parametrize(("groups", "window", "loses"), [(1, 3, True), (4, 3, True), (2, 1, True), (1, 1, False)])
-def test_weights_of_signed_data_behind_a_clip_lose_their_last_bit(groups: int, window: int, loses: bool) -> None:
+@pytest.mark.parametrize(
+    ("groups", "window", "stride", "pad", "loses"),
+    [
+        (1, 3, 1, 0, True), (4, 3, 1, 0, True), (2, 1, 1, 0, True), (1, 1, 1, 0, False),
+        (1, 1, 5, 0, False), (1, 1, 2, 0, True), (1, 1, 1, 1, True),
+    ],
+)  # fmt: skip
+def test_weights_of_signed_data_behind_a_clip_lose_their_last_bit(
+    groups: int, window: int, stride: int, pad: int, loses: bool
+) -> None:
+    """All but those of a product of matrices: one tap, no padding, strides that divide the sizes, 5 by 5 here."""
     w = levels_of(5, "int8", 4, 4 // groups, window, window, extreme=True)
-    model = onnx.parser.parse_model(CLIPPED.replace("GROUPS", str(groups)))
+    text = CLIPPED.replace("GROUPS", str(groups)).replace("STRIDE", str(stride)).replace("PAD", str(pad))
+    model = onnx.parser.parse_model(text)
     constants = {"s": np.float32(0.5), "z": np.int8(0), "w": w, "t": np.float32(300)}
     model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(one), key) for key, one in constants.items())
     register = Accumulator(halved=True)
     rule = replace(get_arithmetic("ideal"), accumulator=register)
+    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     feeds = {"x": levels_of(6, "int8", 2, 4, 5, 5)}
-    x = np.maximum(feeds["x"], -50)
+    x = np.pad(np.maximum(feeds["x"], -50), [(0, 0), (0, 0), (pad, pad), (pad, pad)])
     used = np.array([2 * round(int(one) / 2) for one in w.flat]).reshape(w.shape) if loses else w.astype(int)
-    each, size = 4 // groups, 6 - window
+    each, size = 4 // groups, (5 + 2 * pad - window) // stride + 1
     sums = np.zeros((2, 4, size, size), np.int64)
     for n, f, top, left in np.ndindex(sums.shape):
-        part = x[n, f // each * each : f // each * each + each, top : top + window, left : left + window]
+        part = x[n, f // each * each : f // each * each + each]
+        part = part[:, top * stride : top * stride + window, left * stride : left * stride + window]
         sums[n, f, top, left] = sum(int(a) * int(b) for a, b in zip(part.flat, used[f].flat, strict=True))
     expected = requantize(sums, (0.5, 0.5, 300.0), 0, "int8", rule)
     np.testing.assert_array_equal(counted(model, rule, feeds)[0], expected)

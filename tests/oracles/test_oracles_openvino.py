@@ -294,6 +294,53 @@ def test_a_thousand_products_on_avx2(openvino: ModuleType, tmp_path: Path) -> No
     assert differing_on_avx2(jobs, on_avx2(jobs, tmp_path))[0] == 0
 
 
+# Signed data behind a Clip of codes stay signed: whether weights lose their last bit there depends on the kernel.
+# Another convolution reads them too: OpenVINO moves strides in front of a Clip that is read once, and counts in float.
+
+POINTWISE = {(8, 8, 1, 0), (9, 6, 3, 0)}
+"""Height, width, stride and padding of a convolution by windows of one tap that is a product of matrices."""
+BY_TAPS = {(7, 7, 2, 0), (8, 7, 2, 0), (7, 8, 2, 0), (8, 8, 1, 1)}
+"""Of one that is not."""
+
+
+def behind_a_clip(
+    random: np.random.Generator, sides: tuple[int, int], stride: int, pad: int
+) -> tuple[ir.Model, "np.ndarray[Any, Any]"]:
+    """Q, Clip, DQ, a convolution by one tap, Q, DQ; and one by nine taps as a second output."""
+    x, w = np.float32(0.02), np.float32(0.01)
+    y = np.float32(x * w * 240)
+    constants: dict[str, Any] = {"w": random.integers(-127, 128, (24, 16, 1, 1)).astype(np.int8), "ws": w, "xs": x}
+    constants |= {"v": random.integers(-127, 128, (24, 16, 3, 3)).astype(np.int8), "zero": np.int8(0), "ys": y}
+    constants |= {"b": random.integers(-5000, 5000, 24).astype(np.int32), "bs": np.float32(x * w)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "xs", "zero"], ["q"])]
+    nodes += [helper.make_node("Clip", ["q", "zero"], ["c"]), helper.make_node("DequantizeLinear", ["b", "bs"], ["bd"])]
+    for name, result, pads in (("w", "y", pad), ("v", "other", 1)):
+        nodes += [helper.make_node("DequantizeLinear", ["c", "xs", "zero"], [f"{name}x"])]
+        nodes += [helper.make_node("DequantizeLinear", [name, "ws"], [f"{name}d"])]
+        product, strides = [f"{name}x", f"{name}d", "bd"], [stride, stride]
+        nodes += [helper.make_node("Conv", product, [f"{name}y"], strides=strides, pads=[pads] * 4)]
+        nodes += [helper.make_node("QuantizeLinear", [f"{name}y", "ys", "zero"], [f"{name}q"])]
+        nodes += [helper.make_node("DequantizeLinear", [f"{name}q", "ys", "zero"], [result])]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 16, *sides])]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "other")]
+    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "behind_a_clip", inputs, outputs, held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    batch = (random.integers(-20, 128, (2, 16, *sides)) * x).astype(np.float32)
+    return ir.from_proto(onnx.shape_inference.infer_shapes(model)), batch
+
+
+@with_avx2
+def test_windows_of_one_tap_behind_a_clip_on_avx2(openvino: ModuleType, tmp_path: Path) -> None:
+    random = np.random.default_rng(29)
+    cases = [*sorted(POINTWISE), *sorted(BY_TAPS)]
+    jobs = [behind_a_clip(random, case[:2], *case[2:]) for case in cases]
+    answers = on_avx2(jobs, tmp_path)
+    kernels = [[name for name in names if "1x1" in name] for _, names in answers]
+    assert kernels == [["jit_avx2_1x1_i8"]] * len(POINTWISE) + [[]] * len(BY_TAPS)
+    assert differing_on_avx2(jobs, answers)[0] == 0
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed; on Debian it is in the package qemu-user")
 def test_an_emulated_processor_with_avx2_counts_alike(openvino: ModuleType, tmp_path: Path) -> None:
