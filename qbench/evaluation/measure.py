@@ -9,7 +9,7 @@ from qbench.errors import require_count, require_type
 from qbench.evaluation.artifacts import SubjectArtifacts
 from qbench.evaluation.cell_model import NO_MODEL, CellModel, model_of, refuse_slow
 from qbench.evaluation.cell_run import CellRun, read_run, run_cell
-from qbench.evaluation.evidence import COLLECT
+from qbench.evaluation.evidence import collect_evidence
 from qbench.evaluation.recorded import environment_of
 from qbench.evaluation.repeats import measure_repeats
 from qbench.evaluation.request import Comparator, Request
@@ -156,7 +156,7 @@ def measure_request(request: Request) -> Measurement:
 
 def _measured(request: Request) -> Measurement:
     model, run = _model_and_run(request)
-    evidence = {kind: COLLECT[kind](request, model, run, by) for kind, by in request.asked.items()}
+    evidence = collect_evidence(request, model, run)
     scores = run.scores(request)
     began = request.timer()
     repeats = measure_repeats(

@@ -9,7 +9,7 @@ from qbench.backends import Backend
 from qbench.evaluation.artifacts import SubjectArtifacts
 from qbench.evaluation.rewriting import Rewriting
 from qbench.evaluation.subject import Subject
-from qbench.judging import Cell, Criterion, EnvironmentClass, EvidenceKind, StopRule
+from qbench.judging import Cell, Criterion, EnvironmentClass, GateKind, StopRule
 from qbench.metrics import Answers
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Request:
     rewriting: Rewriting | None = None
     threads: int = 1
     comparator: Comparator | None = None
-    asked: Mapping[EvidenceKind, Any] = field(default_factory=dict)
+    asked: Mapping[GateKind, Any] = field(default_factory=dict)
     keeps_answers: bool = False
     repeats: int = 1
     repeat_threads: tuple[int, ...] = ()

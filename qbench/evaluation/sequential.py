@@ -11,7 +11,7 @@ from qbench.evaluation.artifacts import answered
 from qbench.evaluation.repeats import is_joint, picked_answers, shuffled
 from qbench.evaluation.request import Request
 from qbench.evaluation.subject import MetricUse
-from qbench.judging import CountTest, EarlyTest, EvidenceKind, Remaining, Stopped, StopRule, early_state
+from qbench.judging import CountTest, EarlyTest, GateKind, Remaining, Stopped, StopRule, early_state
 from qbench.metrics import Answers, Direction, IntegerAnswers, Score, score
 from qbench.subjects import Dataset, Samples
 
@@ -42,7 +42,7 @@ def can_stop(request: Request, reference: Mapping[str, Answers]) -> bool:
     if (
         request.stop is None
         or request.comparator
-        or EvidenceKind.NO_WORSE_THAN in request.asked
+        or GateKind.NO_WORSE_THAN in request.asked
         or request.repeats > 1
         or request.cell.is_fp32
     ):

@@ -45,11 +45,13 @@ if TYPE_CHECKING:
     from qbench.judging.gates import BackendName as BackendName
     from qbench.judging.gates import asked_evidence as asked_evidence
     from qbench.judging.gates import needs_all_samples as needs_all_samples
+    from qbench.judging.gates import remembered_numbers as remembered_numbers
     from qbench.judging.judgement import APPROVABLE as APPROVABLE
     from qbench.judging.judgement import NEVER_ACCEPTED as NEVER_ACCEPTED
     from qbench.judging.judgement import approved as approved
     from qbench.judging.judgement import judge as judge
     from qbench.judging.judgement import support_lost as support_lost
+    from qbench.judging.kinds import GateKind as GateKind
     from qbench.judging.known_bad import NO_LONGER_FAILS as NO_LONGER_FAILS
     from qbench.judging.loss import IMPROVED as IMPROVED
     from qbench.judging.loss import least_agreement as least_agreement
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
     from qbench.judging.measurement import IDEAL as IDEAL
     from qbench.judging.measurement import Calibrated as Calibrated
     from qbench.judging.measurement import Compared as Compared
-    from qbench.judging.measurement import EvidenceKind as EvidenceKind
     from qbench.judging.measurement import FirstNode as FirstNode
     from qbench.judging.measurement import LossParts as LossParts
     from qbench.judging.measurement import Measurement as Measurement
@@ -104,7 +105,6 @@ if TYPE_CHECKING:
     from qbench.judging.statistics import spread_of as spread_of
     from qbench.judging.suite_keys import SuiteKey as SuiteKey
     from qbench.judging.verdict import Gate as Gate
-    from qbench.judging.verdict import GateKind as GateKind
     from qbench.judging.verdict import GateState as GateState
     from qbench.judging.verdict import KnownValue as KnownValue
     from qbench.judging.verdict import MovedRange as MovedRange

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from qbench.judging.expectation import Accepted, AcceptedHere, Expectation
+from qbench.judging.kinds import GateKind
 from qbench.judging.measurement import Calibrated, Compared, FirstNode, Measurement, Stopped
 from qbench.judging.noise import Repeats, most_flips, noise_of
 from qbench.judging.rules import Allowance, Rules
-from qbench.judging.verdict import Gate, GateKind, GateState, MovedRange, listed
+from qbench.judging.verdict import Gate, GateState, MovedRange, listed
 from qbench.number_text import counted, short_percent, steps_text, value_text
 
 if TYPE_CHECKING:

@@ -39,6 +39,7 @@ class Accepted:
         kept: data set → digest of the answers that are kept next to the baseline; empty where the suite asks for none.
         executed_macs: the share of multiply-accumulates that the engine ran in integers; None: it was not known.
         made: as of ``Measurement``; empty: an older qbench accepted it.
+        remembered: kind of gate → the number of its evidence.
     """
 
     metrics: Mapping[str, int]
@@ -48,6 +49,7 @@ class Accepted:
     kept: Mapping[str, str] = field(default_factory=dict)
     executed_macs: float | None = None
     made: Mapping[str, str] = field(default_factory=dict)
+    remembered: Mapping[str, float] = field(default_factory=dict)
 
     def is_worse(self, measurement: Measurement) -> bool:
         """Whether some metric of ``measurement`` is worse than here; not known of a part of the samples."""

@@ -4,6 +4,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from qbench.judging import format as remedies
 from qbench.judging.drift import (
@@ -17,8 +18,9 @@ from qbench.judging.drift import (
     unequal_text,
 )
 from qbench.judging.expectation import AcceptedHere, Expectation, State
+from qbench.judging.kinds import GateKind
 from qbench.judging.loss import gate_of_score, judge_score, no_worse_gate, recovery_gate, slice_gates
-from qbench.judging.measurement import EvidenceKind, Measurement
+from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Noise, Repeats, noise_of
 from qbench.judging.rules import Rules, Tolerance
 from qbench.judging.sequential import stopped_gate
@@ -32,7 +34,7 @@ from qbench.judging.suite_keys import (
     SLICES,
     SuiteKey,
 )
-from qbench.judging.verdict import Gate, GateKind, GateState, MovedRange, breach
+from qbench.judging.verdict import Gate, GateState, MovedRange, breach
 from qbench.metrics import Direction, Score
 from qbench.number_text import percent, settled, short_percent
 
@@ -96,8 +98,9 @@ class GateSpec:
     Args:
         judge: the gates of this kind of one cell, with their states.
         keys: of the suite, by which cells are judged, but for those of whole models (``Rules``).
-        evidence: what has to be measured for it beyond the answers; None: nothing.
-        asks: what the evidence is measured by; None: these rules do not ask for it.
+        asks: what evidence beyond the answers is measured by, in ``evaluation/evidence/KIND.py``; None: these rules ask
+            for none.
+        remembers: the number of its evidence that an accepted result keeps; None: it keeps none.
         needs_all_samples: whether its evidence is of the whole data, so that a cell that has it never ends early.
         severity: what a broken one makes of the cell.
         headline, remedy: of a cell that a broken gate of this kind decides: one line, and the next step.
@@ -111,8 +114,8 @@ class GateSpec:
     kind: GateKind
     judge: Callable[[Context], Iterable[Gate]]
     keys: tuple[SuiteKey, ...] = ()
-    evidence: EvidenceKind | None = None
     asks: Callable[[Rules], object] = _asks_nothing
+    remembers: Callable[[Any], float] | None = None
     severity: Severity = Severity.FAILS
     headline: Callable[[Context, Gate], str]
     remedy: Callable[[Context, Gate, bool], str]
@@ -214,17 +217,17 @@ def _judge_equality(context: Context) -> Iterable[Gate]:
 
 
 def _judge_recovery(context: Context) -> Iterable[Gate]:
-    scores = context.measurement.evidence.get(EvidenceKind.RECOVERY, ())
+    scores = context.measurement.evidence.get(GateKind.RECOVERY, ())
     return (recovery_gate(score, context.rules) for score in scores)
 
 
 def _judge_slices(context: Context) -> Iterable[Gate]:
-    slices = context.measurement.evidence.get(EvidenceKind.SLICES, {})
+    slices = context.measurement.evidence.get(GateKind.SLICES, {})
     return slice_gates(slices, context.tolerance, context.rules)
 
 
 def _judge_no_worse_than(context: Context) -> Iterable[Gate]:
-    scores = context.measurement.evidence.get(EvidenceKind.NO_WORSE_THAN, ())
+    scores = context.measurement.evidence.get(GateKind.NO_WORSE_THAN, ())
     return (no_worse_gate(score, context.rules) for score in scores)
 
 
@@ -385,7 +388,6 @@ GATES: tuple[GateSpec, ...] = (
         kind=GateKind.RECOVERY,
         judge=_judge_recovery,
         keys=(RECOVERY,),
-        evidence=EvidenceKind.RECOVERY,
         asks=lambda rules: rules.recovery,
         needs_all_samples=True,
         headline=_first_clause,
@@ -396,7 +398,6 @@ GATES: tuple[GateSpec, ...] = (
         kind=GateKind.SLICES,
         judge=_judge_slices,
         keys=(SLICES,),
-        evidence=EvidenceKind.SLICES,
         asks=lambda rules: rules.slices or None,
         needs_all_samples=True,
         headline=_first_clause,
@@ -406,7 +407,6 @@ GATES: tuple[GateSpec, ...] = (
         kind=GateKind.NO_WORSE_THAN,
         judge=_judge_no_worse_than,
         keys=(NO_WORSE_THAN,),
-        evidence=EvidenceKind.NO_WORSE_THAN,
         asks=lambda rules: BackendName(rules.no_worse_than) if rules.no_worse_than else None,
         headline=_first_clause,
         remedy=_compare_backends,
@@ -461,10 +461,20 @@ BOUNDING = frozenset(spec.kind for spec in GATES if spec.bounds_value)
 """The gates whose limit is a value of their metric."""
 
 
-def asked_evidence(rules: Rules) -> dict[EvidenceKind, object]:
+def asked_evidence(rules: Rules) -> dict[GateKind, object]:
     """Kind of evidence → what it is measured by, of all that the gates of a cell with ``rules`` ask for."""
-    asked = {spec.evidence: spec.asks(rules) for spec in GATES if spec.evidence is not None}
+    asked = {spec.kind: spec.asks(rules) for spec in GATES}
     return {kind: by for kind, by in asked.items() if by is not None}
+
+
+def remembered_numbers(measurement: Measurement) -> dict[str, float]:
+    """Kind of gate → the number of its evidence that an accepted result keeps."""
+    found = {}
+    for kind, evidence in measurement.evidence.items():
+        remembers = SPECS[kind].remembers
+        if remembers is not None:
+            found[kind.value] = remembers(evidence)
+    return found
 
 
 def needs_all_samples(rules: Rules) -> bool:

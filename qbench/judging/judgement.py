@@ -10,6 +10,7 @@ from qbench.judging.cell import Cell
 from qbench.judging.drift import Criterion, unequal_text
 from qbench.judging.expectation import Expectation, State, accepted_on
 from qbench.judging.gates import FAILING, SPECS, Context, Severity, judged_gates, judges_answers
+from qbench.judging.kinds import GateKind
 from qbench.judging.known_bad import EXCUSABLE, quarantined
 from qbench.judging.loss import with_improvement
 from qbench.judging.measurement import Measurement
@@ -18,7 +19,6 @@ from qbench.judging.rules import QuarantineEntry, RelativeTo, Rules, Tolerance
 from qbench.judging.verdict import (
     UNGATED,
     Gate,
-    GateKind,
     GateState,
     KnownValue,
     Outcome,

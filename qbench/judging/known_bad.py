@@ -6,10 +6,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 from qbench.judging import format as remedies
+from qbench.judging.kinds import GateKind
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Repeats, noise_of
 from qbench.judging.rules import ANY_CLASS, QuarantineEntry, Tolerance, exact
-from qbench.judging.verdict import WIDTH, Gate, GateKind, GateState, Outcome, Verdict, one_line
+from qbench.judging.verdict import WIDTH, Gate, GateState, Outcome, Verdict, one_line
 from qbench.metrics import Against, Direction, Score
 from qbench.number_text import distance_text, value_text
 

@@ -10,6 +10,7 @@ from qbench.judging import format as remedies
 from qbench.judging.drift import making_changes
 from qbench.judging.expectation import AcceptedHere, Floors
 from qbench.judging.format import apart, valued
+from qbench.judging.kinds import GateKind
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Noise
 from qbench.judging.rules import Limit, RelativeTo, Rules, Tolerance, exact
@@ -30,7 +31,7 @@ from qbench.judging.statistics import (
     samples_deciding,
     shown_by,
 )
-from qbench.judging.verdict import Gate, GateKind, GateState, Outcome, Verdict, drop_text, move, one_line
+from qbench.judging.verdict import Gate, GateState, Outcome, Verdict, drop_text, move, one_line
 from qbench.metrics import Against, Direction, Score
 from qbench.number_text import counted, percent, settled, short_percent
 

@@ -1,11 +1,11 @@
 """What one cell measured, as text and plain numbers."""
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from qbench.judging.cell import Cell, EnvironmentClass
+from qbench.judging.kinds import GateKind
 from qbench.judging.noise import Repeats
 from qbench.metrics import Against, Score
 from qbench.number_text import counted, rough_percent, steps_text
@@ -151,14 +151,6 @@ class Stopped:
         return f"stopped after {sum(self.samples.values())} of {counted(sum(self.of.values()), 'sample')}: decided"
 
 
-class EvidenceKind(enum.Enum):
-    """What is measured beyond the answers of a cell, where a gate of the suite asks for it."""
-
-    NO_WORSE_THAN = "no_worse_than"  # scores against labels, counted against the answers of another backend
-    RECOVERY = "recovery"  # scores against labels, counted against today's fp32 run
-    SLICES = "slices"  # part of the data → its scores against labels
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """Numbers of one cell, before they are judged.
@@ -193,7 +185,7 @@ class Measurement:
         stopped: where the cell ended before all samples were run: scores, changes and kept answers are then of those
             that were; None: all were. drawn: data set → their places in the data, in the order of the answers.
         repeats: how the answers of further runs differ; None: the cell ran once.
-        evidence: what gates of the suite asked for (``EvidenceKind``); records have the gates, not the evidence.
+        evidence: kind of gate → what it is judged by beyond the answers; records have the gates, not the evidence.
     """
 
     cell: Cell
@@ -221,7 +213,7 @@ class Measurement:
     repeats: Repeats | None = None
     stopped: Stopped | None = None
     drawn: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False)
-    evidence: Mapping[EvidenceKind, Any] = field(default_factory=dict, compare=False)
+    evidence: Mapping[GateKind, Any] = field(default_factory=dict, compare=False)
 
     @property
     def planned_share(self) -> float:

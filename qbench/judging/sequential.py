@@ -28,11 +28,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from qbench.judging.expectation import Floors
+from qbench.judging.kinds import GateKind
 from qbench.judging.loss import floor_gate, least_agreement, loss_gate
 from qbench.judging.measurement import Stopped
 from qbench.judging.rules import Rules, Tolerance
 from qbench.judging.statistics import DecisionRule, Evidence
-from qbench.judging.verdict import Gate, GateKind, GateState
+from qbench.judging.verdict import Gate, GateState
 from qbench.metrics import Against, Direction, Score
 
 EARLY = 0.01

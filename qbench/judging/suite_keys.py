@@ -62,7 +62,7 @@ class SuiteKey:
         entry: the type of one value: a number, a text, an enum, or a dataclass whose fields are the keys of a table.
         default: what holds where no table sets it, in words for the page of options.
         sentence: what it does, for the page of options.
-        short: the field of a dataclass ``entry`` that a bare text sets; empty: it is always a table.
+        short: the field of a dataclass ``entry`` that a bare value sets; empty: it is always a table.
         example: of the right values, for an error message; only of a dataclass.
         check: raises ValueError where one value is impossible.
         applied: the rules of a cell with one value and the place that set it; by default in ``Rules.more``.

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from qbench.judging.format import apart, valued
+from qbench.judging.kinds import GateKind
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Noise
 from qbench.judging.statistics import DecisionRule, Evidence, LossEvidence, amount_text, sample_text
@@ -44,25 +45,6 @@ class GateState(enum.Enum):
     SHOWN = "shown"  # too few samples to decide, or no rule is set: displayed, does not gate
     INCOMPARABLE = "incomparable"  # nothing accepted for this environment class
     INCONCLUSIVE = "inconclusive"  # by the decision "ci": too few samples to decide
-
-
-class GateKind(enum.StrEnum):
-    """What a gate checks; its value is the word in run files. ``gates.GATES`` has a row for each."""
-
-    LOSS = "loss"  # of a metric against labels, compared with fp32
-    FLOOR = "floor"  # of the agreement with fp32
-    LIMIT = "limit"  # of a distance to fp32
-    INTEGER = "integer"  # the share of multiply-accumulates planned in integers
-    EXECUTED = "executed"  # the share that the engine ran in integers
-    EQUALITY = "equality"  # with another backend: equal_to, close_to
-    RECOVERY = "recovery"  # the share of today's fp32 score
-    SLICES = "slice"  # the loss in each part of the data
-    NO_WORSE_THAN = "rival"  # the loss compared with another backend's
-    CALIBRATION = "calibration"  # ranges compared with the accepted ones
-    DRIFT = "drift"  # the result compared with the accepted one
-    REFERENCE = "reference"  # fp32 reproduces its stored answers
-    RETRAINED = "fp32"  # the loss of another float model; shown
-    KNOWN_BAD = "listed"  # the value of a known-bad cell compared with the quarantine file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,9 +38,9 @@ from qbench.judging import (
     Cell,
     Decision,
     EnvironmentClass,
-    EvidenceKind,
     Expectation,
     Gate,
+    GateKind,
     Measurement,
     Outcome,
     State,
@@ -237,7 +237,7 @@ class Bench:
             timer=self._settings.timer,
         )
 
-    def _asked(self, planned: PlannedCell) -> dict[EvidenceKind, object]:
+    def _asked(self, planned: PlannedCell) -> dict[GateKind, object]:
         """The evidence that the gates of ``planned`` ask for, with backends in place of their names."""
         asked = asked_evidence(planned.rules)
         for kind, by in asked.items():

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_type_hints
 
 from qbench.errors import InputError, unknown_name
 from qbench.judging import CELL_KEYS, Cell, Criterion, Limit, Rules, Setting, SuiteKey
@@ -60,7 +60,7 @@ def _hint(key: SuiteKey) -> Any:  # noqa: ANN401 - a type, as the reader of tabl
     """The type of the value of ``key`` in a suite file."""
     if not is_dataclass(key.entry):
         return Mapping[str, key.entry] | key.entry  # type: ignore[name-defined]
-    return str | Mapping[str, Any] if key.short else Mapping[str, Any]
+    return get_type_hints(key.entry)[key.short] | Mapping[str, Any] if key.short else Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,14 +108,15 @@ def _entry(key: SuiteKey, pattern: str, written: object) -> Any:  # noqa: ANN401
     where = f"'{pattern}' of {key.name}" if pattern else key.name
     if isinstance(written, Mapping):
         return value_from_table(key.entry, written, where)
-    if isinstance(written, str) and key.short:
-        return key.entry(**{key.short: written})
-    raise InputError(
-        f"Reading {where}",
-        found=f"{written!r}",
-        expected=f"a {key.short}, or a table" if key.short else "a table of limits",
-        remedy=f"Write {key.example}.",
+    wrong = InputError(
+        f"Reading {where}", found=f"{written!r}", expected=f"such as {key.example}", remedy=f"Write {key.example}."
     )
+    if not key.short:
+        raise wrong
+    try:
+        return value_from_table(key.entry, {key.short: written}, where)
+    except InputError as error:
+        raise wrong from error
 
 
 def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:

@@ -10,7 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from qbench.errors import InputError
-from qbench.judging import ANY, Accepted, Calibrated, Measurement, Repeats, moved_ranges, within_noise
+from qbench.judging import (
+    ANY,
+    Accepted,
+    Calibrated,
+    Measurement,
+    Repeats,
+    moved_ranges,
+    remembered_numbers,
+    within_noise,
+)
 from qbench.metrics import Answers, kept_digest, unpacked_answers
 from qbench.number_text import value_text
 from qbench.storage import ArchiveError, current_limits, inflate
@@ -88,6 +97,7 @@ def accepted_of(measurement: Measurement, reason: str) -> Accepted:
         kept={data: kept_digest(unpacked_answers(word)) for data, word in measurement.kept.items()},
         executed_macs=measurement.executed_macs,
         made=measurement.made,
+        remembered=remembered_numbers(measurement),
     )
 
 

@@ -16,7 +16,7 @@ from qbench.evaluation import (
     measure_request,
     subject_artifacts,
 )
-from qbench.judging import RECORDED, Cell, EvidenceKind
+from qbench.judging import RECORDED, Cell, GateKind
 from qbench.metrics import AnswerKind, IntegerAnswers
 from qbench.quantization import get_schema
 from qbench.storage import Cache
@@ -102,7 +102,7 @@ def test_recovery_and_slices_are_measured_as_in_the_cell_itself(shared, dumped, 
                 schema=schema,
                 reference=shared.reference(),
                 environment=environment_here(backend),
-                asked={EvidenceKind.RECOVERY: 0.9, EvidenceKind.SLICES: "class"},
+                asked={GateKind.RECOVERY: 0.9, GateKind.SLICES: "class"},
             )
         )
         for backend, schema in (
@@ -111,8 +111,8 @@ def test_recovery_and_slices_are_measured_as_in_the_cell_itself(shared, dumped, 
         )
     )
     assert direct.evidence == recorded.evidence
-    assert direct.evidence[EvidenceKind.RECOVERY] != ()
-    assert len(recorded.evidence[EvidenceKind.SLICES]) == 10
+    assert direct.evidence[GateKind.RECOVERY] != ()
+    assert len(recorded.evidence[GateKind.SLICES]) == 10
 
 
 def test_slices_of_no_metric_that_is_a_sum_are_refused(shared):
@@ -127,7 +127,7 @@ def test_slices_of_no_metric_that_is_a_sum_are_refused(shared):
         schema=get_schema(SCHEMA),
         reference=artifacts.reference(),
         environment=environment_here(backend),
-        asked={EvidenceKind.SLICES: "class"},
+        asked={GateKind.SLICES: "class"},
     )
     with pytest.raises(InputError, match="no sum over samples"):
         measure_request(request)

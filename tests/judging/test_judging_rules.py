@@ -14,8 +14,8 @@ from qbench.judging import (
     Decision,
     DecisionRule,
     Evidence,
-    EvidenceKind,
     Expectation,
+    GateKind,
     Outcome,
     RelativeTo,
     Rules,
@@ -68,7 +68,7 @@ def test_a_tolerance_names_what_it_is_relative_to(words):
 def test_recovery_is_of_what_fp32_scores_today(recovery, hits, outcome):
     stored = top1(hits, reference=hits)  # the baseline is as bad as the cell
     today = top1(hits, reference=757)
-    measurement = measured(stored, evidence={EvidenceKind.RECOVERY: (today,)})
+    measurement = measured(stored, evidence={GateKind.RECOVERY: (today,)})
     rules = Rules(recovery=recovery, recovery_rule="suite smoke")
     found = judged(measurement, expected(measurement), rules=rules)
     assert found.outcome is outcome
@@ -80,14 +80,14 @@ def test_recovery_is_of_what_fp32_scores_today(recovery, hits, outcome):
 
 
 def test_a_recovery_that_is_missed_fails_without_a_baseline_too():
-    measurement = measured(top1(700), evidence={EvidenceKind.RECOVERY: (top1(700),)})
+    measurement = measured(top1(700), evidence={GateKind.RECOVERY: (top1(700),)})
     rules = Rules(recovery=0.99, recovery_rule="suite smoke")
     missing = Expectation.missing("no baseline of 'mobilenet_v2' in suite 'smoke'")
     found = judged(measurement, missing, rules=rules)
     assert found.outcome is Outcome.FAILED
     assert found.headline.startswith("92.11 % recovered")
     assert (
-        judged(measured(top1(759), evidence={EvidenceKind.RECOVERY: (top1(759),)}), missing, rules=rules).outcome
+        judged(measured(top1(759), evidence={GateKind.RECOVERY: (top1(759),)}), missing, rules=rules).outcome
         is Outcome.MISSING
     )
 
@@ -106,7 +106,7 @@ def slice_of(lost, n=200, reference=160):
 
 
 def of_slices(**lost):
-    return {EvidenceKind.SLICES: {name: (slice_of(samples),) for name, samples in lost.items()}}
+    return {GateKind.SLICES: {name: (slice_of(samples),) for name, samples in lost.items()}}
 
 
 def gate_of(*losses, tolerance=0.05, by=DecisionRule.POINT, n=200, reference=160):

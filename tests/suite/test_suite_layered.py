@@ -106,7 +106,7 @@ def test_flips_and_probabilities_are_layered_apart(tmp_path: Path) -> None:
         ("flips = 1.5", "an integer"),
         ("probabilities = {}", "without 'absolute' or 'relative'"),
         ("probabilities = { absolute = -0.1 }", "impossible"),
-        ("probabilities = { absolut = 0.1 }", "a table of limits"),
+        ("probabilities = { absolut = 0.1 }", "such as { absolute"),
         ('probabilities = { "slow" = { absolut = 0.1 } }', "Did you mean 'absolute'"),
         ('equivalents = ["x64-avx2"]', "a list"),
     ],

@@ -1,21 +1,24 @@
-"""What a cell is measured by beyond its answers: one file for each kind of evidence that a gate asks for."""
+"""What a cell is measured by beyond its answers: one file for each kind of gate that asks for evidence."""
 
-from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from qbench.evaluation.cell_model import CellModel
 from qbench.evaluation.cell_run import CellRun
-from qbench.evaluation.evidence.no_worse_than import collect_no_worse_than
-from qbench.evaluation.evidence.recovery import collect_recovery
-from qbench.evaluation.evidence.slices import collect_slices
 from qbench.evaluation.request import Request
-from qbench.judging import EvidenceKind
+from qbench.judging import GateKind
 
-Collector = Callable[[Request, CellModel, CellRun, Any], object]
-"""Measures one kind of evidence of a cell that was run; the last argument is what it is measured by."""
 
-COLLECT: Mapping[EvidenceKind, Collector] = {
-    EvidenceKind.NO_WORSE_THAN: collect_no_worse_than,
-    EvidenceKind.RECOVERY: collect_recovery,
-    EvidenceKind.SLICES: collect_slices,
-}
+def collect_evidence(request: Request, model: CellModel, run: CellRun) -> dict[GateKind, Any]:
+    """Kind of gate → its evidence, of all that the gates of a cell ask for.
+
+    The gate ``GateKind.NAME`` has its evidence from ``collect`` of the file ``name.py`` here.
+
+    Raises:
+        QbenchError: what a collector raises.
+    """
+    found = {}
+    for kind, by in request.asked.items():
+        collector = import_module(f"{__name__}.{kind.name.lower()}")
+        found[kind] = collector.collect(request, model, run, by)
+    return found

@@ -12,7 +12,7 @@ from qbench.evaluation.scoring import score_of
 from qbench.metrics import Against, Score
 
 
-def collect_no_worse_than(request: Request, model: CellModel, run: CellRun, other: Backend) -> tuple[Score, ...]:
+def collect(request: Request, model: CellModel, run: CellRun, other: Backend) -> tuple[Score, ...]:
     """The scores against labels, counted against the answers of ``other``: its hits are ``reference_hits``.
 
     Raises:

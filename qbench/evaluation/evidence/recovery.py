@@ -7,7 +7,7 @@ from qbench.evaluation.scoring import score_of, uses_against_labels
 from qbench.metrics import Score
 
 
-def collect_recovery(request: Request, _: CellModel, run: CellRun, __: float) -> tuple[Score, ...]:
+def collect(request: Request, _: CellModel, run: CellRun, __: float) -> tuple[Score, ...]:
     """The scores against labels, counted against the fp32 run of today; empty where there is no float model.
 
     Raises:

@@ -8,7 +8,7 @@ from qbench.evaluation.scoring import uses_against_labels
 from qbench.metrics import Score, slice_scores
 
 
-def collect_slices(request: Request, _: CellModel, run: CellRun, column: str) -> dict[str, tuple[Score, ...]]:
+def collect(request: Request, _: CellModel, run: CellRun, column: str) -> dict[str, tuple[Score, ...]]:
     """Part of the data → its scores against labels.
 
     Args:

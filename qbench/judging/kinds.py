@@ -1,0 +1,22 @@
+"""The kinds of gates; ``gates.GATES`` has a row for each."""
+
+import enum
+
+
+class GateKind(enum.StrEnum):
+    """What a gate checks; its value is the word in run files. ``gates.GATES`` has a row for each."""
+
+    LOSS = "loss"  # of a metric against labels, compared with fp32
+    FLOOR = "floor"  # of the agreement with fp32
+    LIMIT = "limit"  # of a distance to fp32
+    INTEGER = "integer"  # the share of multiply-accumulates planned in integers
+    EXECUTED = "executed"  # the share that the engine ran in integers
+    EQUALITY = "equality"  # with another backend: equal_to, close_to
+    RECOVERY = "recovery"  # the share of today's fp32 score
+    SLICES = "slice"  # the loss in each part of the data
+    NO_WORSE_THAN = "rival"  # the loss compared with another backend's
+    CALIBRATION = "calibration"  # ranges compared with the accepted ones
+    DRIFT = "drift"  # the result compared with the accepted one
+    REFERENCE = "reference"  # fp32 reproduces its stored answers
+    RETRAINED = "fp32"  # the loss of another float model; shown
+    KNOWN_BAD = "listed"  # the value of a known-bad cell compared with the quarantine file
