@@ -3,26 +3,23 @@
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from qbench.judging import format as remedies
+from qbench.judging.context import Context
 from qbench.judging.drift import (
     CHANGED,
-    Criterion,
     calibration_gates,
     drift_gates,
     equality_gate,
-    moves_of,
     reference_gate,
     unequal_text,
 )
-from qbench.judging.expectation import AcceptedHere, Expectation, State
+from qbench.judging.expectation import State
 from qbench.judging.kinds import GateKind
 from qbench.judging.loss import gate_of_score, judge_score, no_worse_gate, recovery_gate, slice_gates
 from qbench.judging.measurement import Measurement
-from qbench.judging.noise import Noise, Repeats, noise_of
-from qbench.judging.rules import Rules, Tolerance
+from qbench.judging.rules import Rules
 from qbench.judging.sequential import stopped_gate
 from qbench.judging.suite_keys import (
     DECISION,
@@ -34,7 +31,7 @@ from qbench.judging.suite_keys import (
     SLICES,
     SuiteKey,
 )
-from qbench.judging.verdict import Gate, GateState, MovedRange, breach
+from qbench.judging.verdict import Gate, GateState, breach, undecided, wanting
 from qbench.metrics import Direction, Score
 from qbench.number_text import percent, settled, short_percent
 
@@ -47,44 +44,32 @@ class Severity(enum.Enum):
     DRIFTS = "drifted"  # it is not as accepted
 
 
-@dataclass(frozen=True, kw_only=True)
-class Context:
-    """All that the gates of one cell are judged by.
-
-    Args:
-        measurement: what was measured. expectation: what the baseline holds.
-        here: what of that the results are compared with.
-        tolerance: the one that won for the cell. rules: the other numbers of the suite.
-        criterion: how close it must be to the backend that it was compared with; None: it was not.
-        node_id: of the cell in pytest, for the commands in remedies.
-    """
-
-    measurement: Measurement
-    expectation: Expectation
-    here: AcceptedHere
-    tolerance: Tolerance
-    rules: Rules
-    criterion: Criterion | None
-    node_id: str
-
-    @cached_property
-    def noise(self) -> tuple[Repeats | None, bool]:
-        """How far runs of the cell differ, and whether the measurement is one of these runs."""
-        return self.here.noise_with(self.measurement)
-
-    @cached_property
-    def moved(self) -> tuple[MovedRange, ...]:
-        """The values whose calibrated range differs from the accepted one."""
-        return moves_of(self.measurement, self.expectation, self.rules)
-
-    def noise_of(self, score: Score) -> Noise | None:
-        """How far runs of the cell differ in ``score``; None: they do not, or it is not known."""
-        repeats, averaged = self.noise
-        return noise_of(score, repeats, averaged=averaged)
-
-
 class BackendName(str):
     """The name of a backend that evidence is measured by; the measurement looks the backend up."""
+
+
+def _undecided_score(context: Context, gate: Gate) -> str:
+    return undecided(context.measurement, gate)
+
+
+def _wanting_score(context: Context, gate: Gate) -> str:
+    return wanting(context.measurement, gate)
+
+
+def _more_samples(context: Context, gate: Gate) -> str:
+    if gate.is_noise and gate.noise is not None:
+        return remedies.noisy(context.measurement.cell.slug, gate.noise.runs_needed)
+    return remedies.undecided(context.node_id, whole=context.expectation.whole)
+
+
+def _detail(_: Context, gate: Gate) -> str:
+    return gate.detail
+
+
+def _wanting_slices(context: Context, gate: Gate) -> str:
+    """Its evidence is that of the worst slice alone, while every slice has to be proven."""
+    metric = context.measurement.score(gate.metric).metric
+    return f"{metric}: some slices have too few samples to prove that they lose less than their margin"
 
 
 def _asks_nothing(_: Rules) -> None:
@@ -104,6 +89,8 @@ class GateSpec:
         needs_all_samples: whether its evidence is of the whole data, so that a cell that has it never ends early.
         severity: what a broken one makes of the cell.
         headline, remedy: of a cell that a broken gate of this kind decides: one line, and the next step.
+        undecided, wanting, deciding: of a gate that is not decided: the headline of a cell that it decides, what would
+            decide it, and the next step.
         judges_answers: whether other answers of the engine can break it.
         bounds_value: whether ``limit`` of the gate is a value of its metric, beyond which it is broken.
         needs_baseline: whether it is judged only where the reference of the model is stored and fits.
@@ -119,6 +106,9 @@ class GateSpec:
     severity: Severity = Severity.FAILS
     headline: Callable[[Context, Gate], str]
     remedy: Callable[[Context, Gate, bool], str]
+    undecided: Callable[[Context, Gate], str] = _undecided_score
+    wanting: Callable[[Context, Gate], str] = _wanting_score
+    deciding: Callable[[Context, Gate], str] = _more_samples
     judges_answers: bool = True
     bounds_value: bool = False
     needs_baseline: bool = True
@@ -295,10 +285,6 @@ def _detail_and_rule(_: Context, gate: Gate) -> str:
     return f"{gate.detail}: {gate.rule}"
 
 
-def _detail(_: Context, gate: Gate) -> str:
-    return gate.detail
-
-
 def _calibration_changed(_: Context, gate: Gate) -> str:
     return f"{CHANGED}{gate.detail}"
 
@@ -397,6 +383,8 @@ GATES: tuple[GateSpec, ...] = (
     GateSpec(
         kind=GateKind.SLICES,
         judge=_judge_slices,
+        undecided=_detail,
+        wanting=_wanting_slices,
         keys=(SLICES,),
         asks=lambda rules: rules.slices or None,
         needs_all_samples=True,

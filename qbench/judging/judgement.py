@@ -7,9 +7,10 @@ from itertools import starmap
 
 from qbench.judging import format as remedies
 from qbench.judging.cell import Cell
+from qbench.judging.context import Context
 from qbench.judging.drift import Criterion, unequal_text
 from qbench.judging.expectation import Expectation, State, accepted_on
-from qbench.judging.gates import FAILING, SPECS, Context, Severity, judged_gates, judges_answers
+from qbench.judging.gates import FAILING, SPECS, Severity, judged_gates, judges_answers
 from qbench.judging.kinds import GateKind
 from qbench.judging.known_bad import EXCUSABLE, quarantined
 from qbench.judging.loss import with_improvement
@@ -26,8 +27,6 @@ from qbench.judging.verdict import (
     numbers,
     one_line,
     retrained,
-    undecided,
-    wanting,
 )
 from qbench.metrics import Against, Score
 from qbench.number_text import percent, settled
@@ -307,9 +306,10 @@ def _by_gates(context: Context, gates: tuple[Gate, ...]) -> Verdict:
         outcome, headline, rule = _OUTCOMES[spec.severity], spec.headline(context, broken), broken.rule
         remedy = spec.remedy(context, broken, _is_broken(gates, GateKind.DRIFT))
     elif undecided_gates:
-        outcome, headline = Outcome.INCONCLUSIVE, undecided(measurement, undecided_gates[0])
-        remedy = _decide(context, undecided_gates[0])
-    notices = [*_notices(gates, broken), *(wanting(measurement, gate) for gate in undecided_gates)]
+        first = undecided_gates[0]
+        outcome, headline = Outcome.INCONCLUSIVE, SPECS[first.kind].undecided(context, first)
+        remedy = SPECS[first.kind].deciding(context, first)
+    notices = [*_notices(gates, broken), *(SPECS[gate.kind].wanting(context, gate) for gate in undecided_gates)]
     if measurement.rewritten is not None:
         notices += measurement.rewritten.notices
     return Verdict(
@@ -335,10 +335,3 @@ def _notices(gates: tuple[Gate, ...], decider: Gate | None) -> Iterable[str]:
         notice = SPECS[gate.kind].notice
         if notice is not None and gate.state is GateState.BROKEN and gate is not decider:
             yield notice + gate.detail
-
-
-def _decide(context: Context, gate: Gate) -> str:
-    """The next step for a cell whose ``gate`` is not decided."""
-    if gate.is_noise and gate.noise is not None:
-        return remedies.noisy(context.measurement.cell.slug, gate.noise.runs_needed)
-    return remedies.undecided(context.node_id, whole=context.expectation.whole)

@@ -1,5 +1,6 @@
 """The keys of a suite that are set for all cells or by pattern of cells, one row each."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -43,6 +44,22 @@ class OtherBackend:
 
     def __post_init__(self) -> None:
         Tolerance(self.margin)  # refuses the impossible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioLimits:
+    """The most that something may be: a multiple of that of ``fp32``, and of the ``accepted`` one."""
+
+    fp32: float | None = None
+    accepted: float | None = None
+
+    def __post_init__(self) -> None:
+        limits = [one for one in (self.fp32, self.accepted) if one is not None]
+        if not limits:
+            raise ValueError("a ratio without 'fp32' or 'accepted'")
+        for limit in limits:
+            if not 0 < limit < math.inf:
+                raise ValueError(f"a ratio of {limit} is impossible: it is more than 0, such as 0.8")
 
 
 def _accept_any(value: Any) -> None:  # noqa: ANN401 - of any key

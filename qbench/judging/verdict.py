@@ -234,9 +234,7 @@ def retrained(score: Score, gate: Gate) -> str:
 
 
 def undecided(measurement: Measurement, gate: Gate) -> str:
-    """The line of a cell with too few samples to decide the loss, or the slices, of ``gate``."""
-    if gate.kind is GateKind.SLICES:
-        return gate.detail
+    """The line of a cell with too few samples to decide the loss of ``gate``."""
     return _with_margin(measurement.score(gate.metric), gate)
 
 
@@ -245,9 +243,6 @@ def wanting(measurement: Measurement, gate: Gate) -> str:
     score = measurement.score(gate.metric)
     if gate.is_noise and gate.noise is not None:
         return _noise_wanting(score, gate.noise)
-    if gate.kind is GateKind.SLICES:
-        # its evidence is that of the worst slice alone, while every slice has to be proven
-        return f"{score.metric}: some slices have too few samples to prove that they lose less than their margin"
     assert gate.shown is not None
     assert gate.limit is not None
     found = f"{score.metric}: {sample_text(score)} do not decide"
