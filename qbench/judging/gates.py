@@ -17,6 +17,14 @@ from qbench.judging.drift import (
 )
 from qbench.judging.expectation import State
 from qbench.judging.kinds import GateKind
+from qbench.judging.latency import (
+    MAX_LATENCY_RATIO,
+    find_what_is_slow,
+    judge_latency,
+    quiet_computer,
+    remembered_ratio,
+    wanting_time,
+)
 from qbench.judging.loss import gate_of_score, judge_score, no_worse_gate, recovery_gate, slice_gates
 from qbench.judging.measurement import Measurement
 from qbench.judging.rules import Rules
@@ -398,6 +406,20 @@ GATES: tuple[GateSpec, ...] = (
         asks=lambda rules: BackendName(rules.no_worse_than) if rules.no_worse_than else None,
         headline=_first_clause,
         remedy=_compare_backends,
+    ),
+    GateSpec(
+        kind=GateKind.LATENCY,
+        judge=judge_latency,
+        keys=(MAX_LATENCY_RATIO,),
+        asks=lambda rules: rules.more.get(MAX_LATENCY_RATIO.name),
+        remembers=remembered_ratio,
+        headline=_first_clause,
+        remedy=find_what_is_slow,
+        undecided=_detail,
+        wanting=wanting_time,
+        deciding=quiet_computer,
+        judges_answers=False,
+        noticed=frozenset({GateState.INCOMPARABLE}),
     ),
     GateSpec(
         kind=GateKind.CALIBRATION,

@@ -15,6 +15,7 @@ class GateKind(enum.StrEnum):
     RECOVERY = "recovery"  # the share of today's fp32 score
     SLICES = "slice"  # the loss in each part of the data
     NO_WORSE_THAN = "rival"  # the loss compared with another backend's
+    LATENCY = "latency"  # the time of a sample compared with fp32 and with the accepted result
     CALIBRATION = "calibration"  # ranges compared with the accepted ones
     DRIFT = "drift"  # the result compared with the accepted one
     REFERENCE = "reference"  # fp32 reproduces its stored answers

@@ -1,0 +1,134 @@
+"""The time of a sample compared with fp32 on the same engine, and with the accepted result: ``max_latency_ratio``."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qbench.judging.context import Context
+from qbench.judging.kinds import GateKind
+from qbench.judging.suite_keys import RatioLimits, SuiteKey
+from qbench.judging.verdict import Gate, GateState
+from qbench.number_text import counted
+
+# Cell and float model are timed in turns, so that what slows the computer for a while slows both. Each turn gives one
+# ratio. What is judged is the interval of their median, at least 95 %, by order statistics: its lower end is the k-th
+# smallest of n ratios, its upper end the k-th largest, for the largest k with P(Binomial(n, ½) < k) ≤ 2.5 %
+# (W. J. Conover, Practical Nonparametric Statistics, section 3.2).
+#
+#     interval wholly within the limit    holds
+#     wholly beyond it                    broken
+#     else                                inconclusive: the noise is wider than the margin
+
+MAX_LATENCY_RATIO = SuiteKey(
+    name="max_latency_ratio",
+    entry=RatioLimits,
+    default="none",
+    sentence="the most time of a sample, as a multiple of that of fp32 on the same engine, and of what was accepted",
+    short="fp32",
+    example="0.8, or { fp32 = 0.8, accepted = 1.2 }",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long the engine took for a sample, in each turn.
+
+    Args:
+        cell, fp32: seconds of a sample, one number a turn. samples: that were run in every turn.
+    """
+
+    cell: tuple[float, ...]
+    fp32: tuple[float, ...]
+    samples: int
+
+    @property
+    def ratio(self) -> tuple[float, float, float]:
+        """Low, median and high of the time of the cell as a multiple of that of fp32."""
+        return median_interval([ours / theirs for ours, theirs in zip(self.cell, self.fp32, strict=True)])
+
+    @property
+    def text(self) -> str:
+        """``0.112 ms of a sample (0.110 to 0.115), fp32 0.25 ms; 21 turns of 8 samples``."""
+        low, middle, high = (f"{1000 * one:.3g}" for one in median_interval(self.cell))
+        theirs = 1000 * median_interval(self.fp32)[1]
+        turns = f"{counted(len(self.cell), 'turn')} of {counted(self.samples, 'sample')}"
+        return f"{middle} ms of a sample ({low} to {high}), fp32 {theirs:.3g} ms; {turns}"
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Low, median and high: the median of ``values`` with its interval of at least 95 % by order statistics.
+
+    Of fewer than six values it is from the smallest to the largest, which covers less.
+    """
+    ordered, n = sorted(values), len(values)
+    below, outside = 0, 0.0  # how many values are left out on each side, and the chance that this is wrong
+    while below < (n - 1) // 2:
+        outside += math.comb(n, below) / 2**n
+        if outside > 0.025:
+            break
+        below += 1
+    start = max(below - 1, 0)
+    middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+    return ordered[start], middle, ordered[n - 1 - start]
+
+
+def judge_latency(context: Context) -> Iterable[Gate]:
+    """The ratio of the cell's time to that of fp32, and how much it grew since it was accepted.
+
+    The ratio to fp32 is what is compared with the accepted one, too: a faster or slower computer of the same class
+    cancels out.
+    """
+    evidence = context.measurement.evidence.get(GateKind.LATENCY)
+    setting = context.rules.more.get(MAX_LATENCY_RATIO.name)
+    if evidence is None or setting is None:
+        return
+    timing = Timing(**evidence)
+    limits: RatioLimits = setting.value
+    if limits.fp32 is not None:
+        rule = f"{MAX_LATENCY_RATIO.name} {limits.fp32:g} of fp32 ({setting.rule})"
+        yield _ratio_gate(timing, 1.0, limits.fp32, "that of fp32", rule)
+    if limits.accepted is not None:
+        rule = f"{MAX_LATENCY_RATIO.name} {limits.accepted:g} of the accepted ({setting.rule})"
+        yield _against_accepted(context, timing, limits.accepted, rule)
+
+
+def _against_accepted(context: Context, timing: Timing, limit: float, rule: str) -> Gate:
+    accepted = context.here.result
+    before = accepted.remembered.get(GateKind.LATENCY.value) if accepted is not None else None
+    if before is not None:
+        return _ratio_gate(timing, before, limit, f"the accepted, which was {before:.3g} times fp32", rule)
+    detail = f"no time of this cell is accepted here: accept it as new; {timing.text}"
+    return Gate(kind=GateKind.LATENCY, metric="latency", state=GateState.INCOMPARABLE, detail=detail, rule=rule)
+
+
+def _ratio_gate(timing: Timing, unit: float, limit: float, of: str, rule: str) -> Gate:
+    """Whether the time of ``timing`` is at most ``limit`` times ``unit``, a multiple of fp32, by its interval."""
+    low, middle, high = (ratio / unit for ratio in timing.ratio)
+    state = GateState.INCONCLUSIVE
+    if high <= limit:
+        state = GateState.HOLDS
+    elif low > limit:
+        state = GateState.BROKEN
+    detail = f"latency {middle:.3g} times {of} (95 %: {low:.3g} to {high:.3g}), limit {limit:g}; {timing.text}"
+    return Gate(kind=GateKind.LATENCY, metric="latency", state=state, detail=detail, rule=rule)
+
+
+def remembered_ratio(evidence: Mapping[str, Any]) -> float:
+    """The median ratio to fp32, which an accepted result keeps."""
+    return Timing(**evidence).ratio[1]
+
+
+def wanting_time(_: Context, gate: Gate) -> str:
+    """What would decide a gate whose noise is wider than its margin."""
+    return f"{gate.detail.partition(';')[0]}: the noise of this computer is wider than the margin"
+
+
+def quiet_computer(context: Context, _: Gate) -> str:
+    """The next step where the time is not decided."""
+    return f'pytest "{context.node_id}" again on a computer that does nothing else'
+
+
+def find_what_is_slow(_context: Context, _gate: Gate, _drifted: bool) -> str:
+    """The next step where the cell is too slow."""
+    return "find what got slower ('qbench eval' shows what the engine ran in float), or raise max_latency_ratio"
