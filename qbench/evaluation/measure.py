@@ -17,7 +17,7 @@ from qbench.evaluation.rewriting import Rewriting
 from qbench.evaluation.subject import Subject
 from qbench.graph import Form
 from qbench.host import processor_class
-from qbench.judging import FP32, GIVEN, RECORDED, Cell, EnvironmentClass, Measurement, Repeats
+from qbench.judging import FP32, GIVEN, RECORDED, Cell, EnvironmentClass, Measurement, Repeats, remembered_numbers
 from qbench.metrics import Answers, packed_answers
 from qbench.storage import Cache
 from qbench.working import working
@@ -185,6 +185,7 @@ def _measured(request: Request) -> Measurement:
         stopped=run.stopped,
         drawn=run.drawn,
         evidence=evidence,
+        remembered=remembered_numbers(evidence),
         **model.facts,
     )
 

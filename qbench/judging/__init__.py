@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from qbench.judging.gates import BOUNDING as BOUNDING
     from qbench.judging.gates import CELL_KEYS as CELL_KEYS
     from qbench.judging.gates import FAILING as FAILING
+    from qbench.judging.gates import GATES as GATES
+    from qbench.judging.gates import SET_BY_SUITE as SET_BY_SUITE
     from qbench.judging.gates import BackendName as BackendName
     from qbench.judging.gates import asked_evidence as asked_evidence
     from qbench.judging.gates import needs_all_samples as needs_all_samples

@@ -16,6 +16,7 @@ from qbench.judging.drift import (
     unequal_text,
 )
 from qbench.judging.expectation import State
+from qbench.judging.file_size import MAX_FILE_BYTES, judge_file_size, make_smaller
 from qbench.judging.kinds import GateKind
 from qbench.judging.latency import (
     MAX_LATENCY_RATIO,
@@ -89,6 +90,7 @@ class GateSpec:
     """One gate.
 
     Args:
+        title, short: why a cell is red that it fails, as the heading of a group in reports, and in a sum of cells.
         judge: the gates of this kind of one cell, with their states.
         keys: of the suite, by which cells are judged, but for those of whole models (``Rules``).
         asks: what evidence beyond the answers is measured by, in ``evaluation/evidence/KIND.py``; None: these rules ask
@@ -99,6 +101,7 @@ class GateSpec:
         headline, remedy: of a cell that a broken gate of this kind decides: one line, and the next step.
         undecided, wanting, deciding: of a gate that is not decided: the headline of a cell that it decides, what would
             decide it, and the next step.
+        set_by_suite: whether its rule comes from the suite alone, not from what was accepted.
         judges_answers: whether other answers of the engine can break it.
         bounds_value: whether ``limit`` of the gate is a value of its metric, beyond which it is broken.
         needs_baseline: whether it is judged only where the reference of the model is stored and fits.
@@ -107,6 +110,8 @@ class GateSpec:
     """
 
     kind: GateKind
+    title: str = ""
+    short: str = ""
     judge: Callable[[Context], Iterable[Gate]]
     keys: tuple[SuiteKey, ...] = ()
     asks: Callable[[Rules], object] = _asks_nothing
@@ -117,6 +122,7 @@ class GateSpec:
     undecided: Callable[[Context, Gate], str] = _undecided_score
     wanting: Callable[[Context, Gate], str] = _wanting_score
     deciding: Callable[[Context, Gate], str] = _more_samples
+    set_by_suite: bool = True
     judges_answers: bool = True
     bounds_value: bool = False
     needs_baseline: bool = True
@@ -334,6 +340,8 @@ _UNDECIDED = frozenset({GateState.INCOMPARABLE, GateState.SHOWN})
 GATES: tuple[GateSpec, ...] = (
     GateSpec(
         kind=GateKind.LOSS,
+        title="Loses more against fp32 than its tolerance allows",
+        short="beyond tolerance",
         judge=_judge_losses,
         keys=(DECISION,),
         headline=_breach,
@@ -342,6 +350,9 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.FLOOR,
+        set_by_suite=False,
+        title="Agrees with fp32 less than its accepted floor",
+        short="below the agreement floor",
         judge=_judge_floors,
         headline=_breach,
         remedy=_raise_the_floor,
@@ -349,6 +360,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.LIMIT,
+        title="Is farther from fp32 than its limit",
+        short="beyond its limit",
         judge=_judge_limits,
         headline=_breach,
         remedy=_too_far,
@@ -365,6 +378,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.EXECUTED,
+        title="Runs less in integers than its floor",
+        short="below the floor of executed integers",
         judge=_judge_executed,
         headline=_detail_and_rule,
         remedy=_fell_to_float,
@@ -373,6 +388,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.EQUALITY,
+        title="Differs from another backend",
+        short="different from another backend",
         judge=_judge_equality,
         headline=_unequal,
         remedy=_find_the_difference,
@@ -380,6 +397,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.RECOVERY,
+        title="Recovers less of today's fp32 score than it has to",
+        short="below the least recovery",
         judge=_judge_recovery,
         keys=(RECOVERY,),
         asks=lambda rules: rules.recovery,
@@ -390,6 +409,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.SLICES,
+        title="Loses more in a part of the data than its tolerance allows",
+        short="beyond tolerance in a part of the data",
         judge=_judge_slices,
         undecided=_detail,
         wanting=_wanting_slices,
@@ -401,6 +422,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.NO_WORSE_THAN,
+        title="Loses more than another backend on the same samples",
+        short="worse than another backend",
         judge=_judge_no_worse_than,
         keys=(NO_WORSE_THAN,),
         asks=lambda rules: BackendName(rules.no_worse_than) if rules.no_worse_than else None,
@@ -409,6 +432,8 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.LATENCY,
+        title="Takes longer for a sample than its limit",
+        short="slower than its limit",
         judge=judge_latency,
         keys=(MAX_LATENCY_RATIO,),
         asks=lambda rules: rules.more.get(MAX_LATENCY_RATIO.name),
@@ -422,7 +447,21 @@ GATES: tuple[GateSpec, ...] = (
         noticed=frozenset({GateState.INCOMPARABLE}),
     ),
     GateSpec(
+        kind=GateKind.FILE_SIZE,
+        title="Has a larger file than its limit",
+        short="larger than its limit",
+        judge=judge_file_size,
+        keys=(MAX_FILE_BYTES,),
+        asks=lambda rules: rules.more.get(MAX_FILE_BYTES.name),
+        remembers=lambda evidence: float(evidence["cell"]),
+        headline=_detail_and_rule,
+        remedy=make_smaller,
+        judges_answers=False,
+        noticed=frozenset({GateState.INCOMPARABLE}),
+    ),
+    GateSpec(
         kind=GateKind.CALIBRATION,
+        set_by_suite=False,
         judge=_judge_calibration,
         severity=Severity.DRIFTS,
         headline=_calibration_changed,
@@ -433,6 +472,7 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(
         kind=GateKind.DRIFT,
+        set_by_suite=False,
         judge=_judge_drift,
         keys=(FLIPS, PROBABILITIES),
         severity=Severity.DRIFTS,
@@ -442,6 +482,7 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(  # made with the drift gates, on whose state it depends
         kind=GateKind.REFERENCE,
+        set_by_suite=False,
         judge=_judged_elsewhere,
         severity=Severity.DRIFTS,
         headline=_detail,
@@ -450,6 +491,7 @@ GATES: tuple[GateSpec, ...] = (
     ),
     GateSpec(  # made of a stale baseline: it is shown
         kind=GateKind.RETRAINED,
+        set_by_suite=False,
         judge=_judged_elsewhere,
         severity=Severity.DRIFTS,
         headline=_detail,
@@ -457,7 +499,13 @@ GATES: tuple[GateSpec, ...] = (
         judges_answers=False,
     ),
     GateSpec(  # made when a quarantine entry is applied to the verdict
-        kind=GateKind.KNOWN_BAD, judge=_judged_elsewhere, headline=_detail, remedy=_nothing
+        kind=GateKind.KNOWN_BAD,
+        set_by_suite=False,
+        title="Is worse than its quarantine entry lists",
+        short="worse than listed",
+        judge=_judged_elsewhere,
+        headline=_detail,
+        remedy=_nothing,
     ),
 )
 """The gates, in the order in which the first broken one decides a cell; those of scores in the order of the suite."""
@@ -467,6 +515,8 @@ CELL_KEYS = tuple(key for spec in GATES for key in spec.keys) + OF_MEASURING
 """Every key of a suite that is set for all cells or by pattern of cells."""
 FAILING = frozenset(spec.kind for spec in GATES if spec.severity is Severity.FAILS)
 """The gates that fail a cell, whatever was accepted for it."""
+SET_BY_SUITE = frozenset(spec.kind for spec in GATES if spec.set_by_suite)
+"""The gates whose rule comes from the suite alone."""
 BOUNDING = frozenset(spec.kind for spec in GATES if spec.bounds_value)
 """The gates whose limit is a value of their metric."""
 
@@ -477,10 +527,14 @@ def asked_evidence(rules: Rules) -> dict[GateKind, object]:
     return {kind: by for kind, by in asked.items() if by is not None}
 
 
-def remembered_numbers(measurement: Measurement) -> dict[str, float]:
-    """Kind of gate → the number of its evidence that an accepted result keeps."""
+def remembered_numbers(collected: Mapping[GateKind, Any]) -> dict[str, float]:
+    """Kind of gate → the number of its evidence that an accepted result keeps.
+
+    Args:
+        collected: kind of gate → its evidence.
+    """
     found = {}
-    for kind, evidence in measurement.evidence.items():
+    for kind, evidence in collected.items():
         remembers = SPECS[kind].remembers
         if remembers is not None:
             found[kind.value] = remembers(evidence)

@@ -16,6 +16,7 @@ class GateKind(enum.StrEnum):
     SLICES = "slice"  # the loss in each part of the data
     NO_WORSE_THAN = "rival"  # the loss compared with another backend's
     LATENCY = "latency"  # the time of a sample compared with fp32 and with the accepted result
+    FILE_SIZE = "file_size"  # the bytes of the model, those of fp32, and the accepted ones
     CALIBRATION = "calibration"  # ranges compared with the accepted ones
     DRIFT = "drift"  # the result compared with the accepted one
     REFERENCE = "reference"  # fp32 reproduces its stored answers

@@ -185,6 +185,7 @@ class Measurement:
         stopped: where the cell ended before all samples were run: scores, changes and kept answers are then of those
             that were; None: all were. drawn: data set → their places in the data, in the order of the answers.
         repeats: how the answers of further runs differ; None: the cell ran once.
+        remembered: kind of gate → the number of its evidence that an accepted result keeps.
         evidence: kind of gate → what it is judged by beyond the answers; records have the gates, not the evidence.
     """
 
@@ -213,6 +214,7 @@ class Measurement:
     repeats: Repeats | None = None
     stopped: Stopped | None = None
     drawn: Mapping[str, tuple[int, ...]] = field(default_factory=dict, compare=False)
+    remembered: Mapping[str, float] = field(default_factory=dict)
     evidence: Mapping[GateKind, Any] = field(default_factory=dict, compare=False)
 
     @property

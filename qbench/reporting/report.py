@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qbench.judging import FAILING, IMPROVED, NO_LONGER_FAILS, DataPower, GateKind, open_sentence
+from qbench.judging import FAILING, GATES, IMPROVED, NO_LONGER_FAILS, DataPower, GateKind, open_sentence
 from qbench.number_text import change_text as change_text_of
 from qbench.number_text import value_text as value_text_of
 from qbench.reporting.findings_view import Found
@@ -100,17 +100,13 @@ class Report:
 
 # Red cells grouped by the kind of reason, worst kind first, and the sentence at the top of a report.
 
+UNPROVEN = "unproven"
+
 TITLES = {
     "error": "Could not be measured",
-    "loss": "Loses more against fp32 than its tolerance allows",
-    "unproven": "Is not proven to lose less against fp32 than its tolerance allows",
-    "floor": "Agrees with fp32 less than its accepted floor",
-    "limit": "Is farther from fp32 than its limit",
-    "equality": "Differs from another backend",
-    "rival": "Loses more than another backend on the same samples",
-    "recovery": "Recovers less of today's fp32 score than it has to",
-    "slice": "Loses more in a part of the data than its tolerance allows",
-    "executed": "Runs less in integers than its floor",
+    GateKind.LOSS.value: "",  # its place: its words come from its row
+    UNPROVEN: "Is not proven to lose less against fp32 than its tolerance allows",
+    **{spec.kind.value: spec.title for spec in GATES if spec.title},
     "failed": "Fails for another reason",
     "expired": "Fails, and the date of its quarantine entry has passed",
     "calibration": "Its calibration differs from the accepted one",
@@ -124,15 +120,9 @@ TITLES = {
 
 SHORT = {
     "error": "not measurable",
-    "loss": "beyond tolerance",
-    "unproven": "not proven within tolerance",
-    "floor": "below the agreement floor",
-    "limit": "beyond its limit",
-    "equality": "different from another backend",
-    "rival": "worse than another backend",
-    "recovery": "below the least recovery",
-    "slice": "beyond tolerance in a part of the data",
-    "executed": "below the floor of executed integers",
+    GateKind.LOSS.value: "",  # its place: its words come from its row
+    UNPROVEN: "not proven within tolerance",
+    **{spec.kind.value: spec.short for spec in GATES if spec.title},
     "failed": "for another reason",
     "expired": "with an expired quarantine entry",
     "calibration": "with another calibration",
@@ -151,7 +141,7 @@ def cause_name(cell: CellView) -> str:
         if first is None or first.kind not in FAILING:
             return "failed"
         strict = first.kind == GateKind.LOSS and "decision strict" in first.rule
-        return "unproven" if strict and "INCONCLUSIVE" in first.detail else first.kind
+        return UNPROVEN if strict and "INCONCLUSIVE" in first.detail else first.kind
     if cell.record.outcome == "drifted" and cell.record.headline.startswith(IMPROVED):
         return "improved"
     if cell.record.outcome == "drifted" and first is not None and first.kind == GateKind.CALIBRATION:

@@ -108,15 +108,14 @@ def _entry(key: SuiteKey, pattern: str, written: object) -> Any:  # noqa: ANN401
     where = f"'{pattern}' of {key.name}" if pattern else key.name
     if isinstance(written, Mapping):
         return value_from_table(key.entry, written, where)
-    wrong = InputError(
-        f"Reading {where}", found=f"{written!r}", expected=f"such as {key.example}", remedy=f"Write {key.example}."
-    )
-    if not key.short:
-        raise wrong
-    try:
-        return value_from_table(key.entry, {key.short: written}, where)
-    except InputError as error:
-        raise wrong from error
+    found, cause = f"{written!r}", None
+    if key.short:
+        try:
+            return value_from_table(key.entry, {key.short: written}, where)
+        except InputError as error:
+            found, cause = error.found, error
+    expected, remedy = f"such as {key.example}", f"Write {key.example}."
+    raise InputError(f"Reading {where}", found=found, expected=expected, remedy=remedy) from cause
 
 
 def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:

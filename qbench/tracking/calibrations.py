@@ -17,7 +17,6 @@ from qbench.judging import (
     Measurement,
     Repeats,
     moved_ranges,
-    remembered_numbers,
     within_noise,
 )
 from qbench.metrics import Answers, kept_digest, unpacked_answers
@@ -65,6 +64,8 @@ def is_in_scope(
         more = more or any(data not in old.kept for data in measurement.kept)  # or keeps the answers themselves
         if scope is Scope.ALL and measurement.executed_macs is not None:  # not known when it was accepted, or more
             more = more or measurement.executed_macs != old.executed_macs
+        if scope is Scope.ALL:
+            more = more or (bool(measurement.remembered) and measurement.remembered != old.remembered)
         return more or _arithmetic(measurement) not in ("", old.arithmetic)  # another one with the same answers
     if scope is Scope.IMPROVED:
         gains = [gain for _, gain in old.gains(measurement)]
@@ -97,7 +98,7 @@ def accepted_of(measurement: Measurement, reason: str) -> Accepted:
         kept={data: kept_digest(unpacked_answers(word)) for data, word in measurement.kept.items()},
         executed_macs=measurement.executed_macs,
         made=measurement.made,
-        remembered=remembered_numbers(measurement),
+        remembered=measurement.remembered,
     )
 
 

@@ -9,6 +9,7 @@ from statistics import NormalDist
 
 from qbench.errors import IncomparableError
 from qbench.judging import (
+    SET_BY_SUITE,
     Cell,
     EnvironmentClass,
     arithmetic_change,
@@ -370,14 +371,11 @@ def sources_change(old: CellRecord, new: CellRecord) -> Iterator[str]:
 
 def _other_rules(old: CellRecord, new: CellRecord) -> Iterator[str]:
     """The rules of gates that both have, where their settings differ."""
-    before = {(gate.kind, gate.metric): gate.rule for gate in old.gates if gate.kind in _SET_BY_SUITE}
+    before = {(gate.kind, gate.metric): gate.rule for gate in old.gates if gate.kind in SET_BY_SUITE}
     for gate in new.gates:
         then = before.get((gate.kind, gate.metric), gate.rule)
         if then != gate.rule:
             yield f"the rule of {gate.metric}: {then} → {gate.rule}"
-
-
-_SET_BY_SUITE = ("loss", "limit", "equality", "recovery", "rival", "slice", "integer", "executed")
 
 
 def _flips(old: CellRecord, new: CellRecord) -> dict[str, tuple[int, int]]:

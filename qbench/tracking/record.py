@@ -63,6 +63,7 @@ _OPTIONAL = (
     "excused",
     "tolerance",
     "made",
+    "remembered",
     "ungated",
 )
 """What is written only where it is not empty."""
@@ -215,6 +216,7 @@ class CellRecord(
     weight_macs: float | None = None
     executed_macs: float | None = None
     made: dict[str, str] = {}
+    remembered: dict[str, float] = {}
     kept: dict[str, str] = {}
     compared: Compared | None = None
     rewritten: RewriteNote | None = None
@@ -381,6 +383,7 @@ def _known(score: Score, verdict: Verdict) -> dict[str, Any]:
 _MEASURED = (
     *("digests", "changed", "changed_count", "ties", "macs", "integer_macs", "weight_macs", "refusals", "seconds"),
     *("executed_macs", "made", "kept", "compared", "rewritten", "idle_rules", "constant_bytes", "repeats", "stopped"),
+    "remembered",
 )
 """What a measurement and its record have under one name."""
 

@@ -112,6 +112,7 @@ WHOLE = structs.replace(
     digests={"data": "f" * 8},
     kept={"data": "f" * 8},
     **dict.fromkeys(("integer_macs", "weight_macs"), 0.5),
+    remembered={"latency": 0.7},
     made={"schema": "a1b2"},
     executed_macs=0.25,
     tolerance=0.02,

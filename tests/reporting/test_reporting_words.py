@@ -8,6 +8,7 @@ import pytest
 from reporting_findings import make_finding, red_run
 from reporting_histories import edge_histories, make_cell, make_run, skipped_cell
 
+from qbench.judging import FAILING
 from qbench.reporting import (
     EXPORT_FORMATS,
     annotations,
@@ -22,6 +23,7 @@ from qbench.reporting import (
     summary_lines,
 )
 from qbench.reporting.places import file_name
+from qbench.reporting.report import SHORT, TITLES
 from qbench.tracking import Annotation, Ruling
 
 BLOCKS = {
@@ -163,3 +165,10 @@ def test_names_of_any_length_become_different_names_of_files(letter):
     files = [file_name(name) for name in names]
     assert len(set(files)) == 4
     assert all(len(name.encode()) <= 100 and "/" not in name and not name.startswith(".") for name in files)
+
+
+def test_every_gate_that_fails_a_cell_has_a_heading_of_its_own():
+    """A red cell whose kind of gate has none would be in no group, and the sentence on top would not count it."""
+    for kind in FAILING:
+        assert TITLES[kind.value]
+        assert SHORT[kind.value]
