@@ -38,10 +38,10 @@ def test_the_reds_are_named_with_numbers_rule_age_and_next(report):
     assert text.rstrip().splitlines()[-1].strip()
 
 
-def test_the_matrix_has_a_line_a_model_and_backend(report):
+def test_the_matrix_has_a_line_a_model_and_backend(words, report):
     lines = summary_lines(report, 100)
     row = next(line for line in lines if line.startswith("mobilenet_v2") and "✗" in line)
-    assert " ".join(row.split()) == "mobilenet_v2 ✓ 74.10 % ✓ −0.10 ✓ −0.10 ✗ −1.20 ✗ −1.50 ✓ −0.20"
+    words(" ".join(row.split()))
     assert sum(line.startswith(tuple(MODELS)) for line in lines) >= 4 * len(MODELS)
 
 

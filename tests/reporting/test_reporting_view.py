@@ -135,11 +135,11 @@ def test_another_calibration_or_schema_is_marked_in_the_chart():
     assert marks == [(2, "calibration 4 samples of 'c'"), (4, "schema edited")]
 
 
-def test_a_run_whose_cells_have_no_line_is_not_said_to_pass():
+def test_a_run_whose_cells_have_no_line_is_not_said_to_pass(words):
     run = selected(make_run([make_cell("a", "ort-cpu", "s1", 0.0)], 0), 3, 3)
     report = build_report([run])
-    assert (report.state, report.headline) == ("incomplete", "Incomplete run. So far: the one cell passes")
-    assert any(notice.startswith("2 of 3 selected cells") for notice in report.notices)
+    assert report.state == "incomplete"
+    words((report.headline, *report.notices))
 
 
 def test_an_interrupted_run_of_a_smaller_suite_is_counted_by_itself():
