@@ -457,24 +457,17 @@ class LocalizedGraph(Closing):
 
     def _suspect(self, one: RankedNode, place: int, named: NamedCause | None) -> Suspect:
         """The suspect in ``place``; ``named`` None: there was no time for its cause."""
-        cause, evidence = (None, "") if named is None else (named.cause, named.evidence)
         broken = self._broken.get(one.node.levels) if one.excess is AnomalyKind.PASS else None
-        if broken is not None and (named is None or not named.is_mistake):
-            cause, evidence = Cause.WRONG_GRAPH, broken.sentence
-        elif broken is not None:
-            evidence = f"{evidence}; {broken.sentence}"
+        cause, evidence = _cause_of(named, broken)
         differs = self._differs(one, named)
         if cause is None or (cause is Cause.WRONG_KERNEL and not differs):
             cause, evidence = self._numbers(one, differs=differs)
-        remedy = "" if named is None else remedy_of(cause)
-        if cause in OF_GRIDS and gains_nothing(one.node):
-            remedy = _TOGETHER
         return Suspect(
             node=self._prefix + one.node.node,
             cause=cause,
             evidence=f"{evidence}; {NOT_LOOKED_FOR}" if named is None else evidence,
             score=_GRAVITY * (len(AnomalyKind) - one.excess) - place,
-            remedy=remedy if broken is None else broken.remedy,
+            remedy=_remedy(one, cause, named, broken),
         )
 
     def _differs(self, one: RankedNode, named: NamedCause | None) -> bool:
@@ -549,6 +542,24 @@ def _each_node_once(ranked: Sequence[RankedNode]) -> list[RankedNode]:
     for one in ranked:
         worst.setdefault(one.node.node, one)
     return list(worst.values())
+
+
+def _cause_of(named: NamedCause | None, broken: BrokenPass | None) -> tuple[Cause | None, str]:
+    """The cause and evidence from the captured values and from the pass that broke its promise, where there are any."""
+    if broken is None:
+        return (None, "") if named is None else (named.cause, named.evidence)
+    if named is None or not named.is_mistake:
+        return Cause.WRONG_GRAPH, broken.sentence
+    return named.cause, f"{named.evidence}; {broken.sentence}"
+
+
+def _remedy(one: RankedNode, cause: Cause, named: NamedCause | None, broken: BrokenPass | None) -> str:
+    """What to do about ``cause`` in the node; a pass that broke its promise comes first."""
+    if broken is not None:
+        return broken.remedy
+    if cause in OF_GRIDS and gains_nothing(one.node):
+        return _TOGETHER
+    return "" if named is None else remedy_of(cause)
 
 
 _UNNAMED = NamedCause(cause=None, evidence="")

@@ -34,11 +34,17 @@ class ErrorTally:
 
     def errors(self, scale: float | None) -> Errors:
         """The error in dB, relative, and in steps of ``scale``."""
-        return Errors(
-            sqnr_db=sqnr_of(self.signal, self.noise),
-            relative=math.sqrt(self.noise / self.signal) if self.signal else (1.0 if self.noise else 0.0),
-            steps=None if scale is None or not self.elements else math.sqrt(self.noise / self.elements) / scale,
-        )
+        steps = None
+        if scale is not None and self.elements:
+            steps = math.sqrt(self.noise / self.elements) / scale
+        return Errors(sqnr_db=sqnr_of(self.signal, self.noise), relative=self._relative, steps=steps)
+
+    @property
+    def _relative(self) -> float:
+        """√(noise / signal); without a signal 1, or 0 where there is no noise either."""
+        if self.signal:
+            return math.sqrt(self.noise / self.signal)
+        return 1.0 if self.noise else 0.0
 
 
 _AT_ONCE = 1 << 16

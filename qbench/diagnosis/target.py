@@ -123,8 +123,11 @@ def bound_of(found: Differences) -> str:
     """The size of the differences of outputs, in words."""
     if found.unbounded:
         return f"{found.unbounded} of them without bound"
-    steps = "" if found.steps is None else f"{found.steps:.3g} {'step' if found.steps == 1 else 'steps'}, "
-    return f"by at most {steps}{rough_percent(found.relative)} of the largest"
+    share = f"{rough_percent(found.relative)} of the largest"
+    if found.steps is None:
+        return f"by at most {share}"
+    unit = "step" if found.steps == 1 else "steps"
+    return f"by at most {found.steps:.3g} {unit}, {share}"
 
 
 def match_outputs(target: Target, batches: Iterable[Feeds]) -> Matched:

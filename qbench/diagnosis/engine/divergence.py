@@ -56,8 +56,10 @@ class Divergence:
         """The divergence in words."""
         if self.crash:
             return f"the engine fails on it alone: {self.crash}"
-        steps = "" if self.unit.grid is None else f" {'step' if self.largest == 1 else 'steps'}"
-        apart = f"{self.differing} of {self.elements} numbers differ, by at most {self.largest:.3g}{steps}"
+        size = f"{self.largest:.3g}"
+        if self.unit.grid is not None:
+            size += " step" if self.largest == 1 else " steps"
+        apart = f"{self.differing} of {self.elements} numbers differ, by at most {size}"
         if self.repeats:
             return apart
         more = f"; compared with the arithmetic, {apart}" if self.differing else ""

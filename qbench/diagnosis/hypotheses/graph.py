@@ -86,8 +86,10 @@ def _plain(value: object, default: int | None) -> int | None:
     """``default`` where ``value`` is omitted, or all its elements equal it; else -1."""
     if default is None:
         return -1
-    every = [default] if value is None else list(value) if isinstance(value, tuple | list) else [value]
-    return default if all(one == default for one in every) else -1
+    if value is None:
+        return default
+    elements = value if isinstance(value, tuple | list) else (value,)
+    return default if all(element == default for element in elements) else -1
 
 
 def _weights(facts: UnitEvidence, inner: Interior, weight: Floats) -> Explanation | None:

@@ -201,4 +201,6 @@ def _constants(facts: UnitEvidence) -> Explanation | None:
 
 
 def _where(lines: npt.NDArray[np.int64], size: int) -> str:
-    return "first" if lines[0] == 0 else "last" if lines[-1] == size - 1 else "neighbouring"
+    if lines[0] == 0:
+        return "first"
+    return "last" if lines[-1] == size - 1 else "neighbouring"

@@ -179,7 +179,9 @@ def exact_result(trial: Trial, index: tuple[int, ...]) -> ExactResult:
 
 def _multiplier(subject: OperatorSubject, index: tuple[int, ...]) -> Fraction:
     right = subject.inputs[1].grid if subject.weight is None else subject.weight.grid
-    channel = 0 if right.axis is None else index[1 if subject.operator in ("Conv", "ConvTranspose") else -1]
+    channel = 0
+    if right.axis is not None:
+        channel = index[1] if subject.operator in ("Conv", "ConvTranspose") else index[-1]
     left, output = subject.inputs[0].grid.scales[0], subject.output.scales[0]
     return Fraction(left) * Fraction(right.scales[channel]) / Fraction(output)
 
