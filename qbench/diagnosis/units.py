@@ -149,7 +149,8 @@ class QuantizedUnit:
     """The piece of a quantized graph that computes one quantized value.
 
     Args:
-        value: its name. node: name of its last operator. operators: types of those between the Q/DQ pairs, in order.
+        value: its name. node: name of its last operator; where that adds a bias to a product, name of the product.
+        operators: types of those between the Q/DQ pairs, in order.
         graph: the piece; its inputs are ``feeds``, its one output ``value``.
         real: name of the float value before rounding, and before a Relu or Clip.
         represents: name of the float value that is quantized, after the Relu or Clip; for a requantized value, that of
@@ -310,7 +311,7 @@ def _real_unit(model: ir.Model, output: ir.Value, borders: set[ir.Value]) -> Qua
         return None
     return QuantizedUnit(
         value=name,
-        node=node_key(between[-1]) if between else name,
+        node=node_key(_naming(between[-1])) if between else name,
         operators=tuple(node.op_type for node in between),
         graph=piece,
         feeds=tuple(str(feed.name) for feed in feeds),
@@ -350,7 +351,7 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
         ends, source = ends.within(*limits), maker.inputs[0]
     return QuantizedUnit(
         value=str(levels.name),
-        node=node_key(operators[-1] if operators else quantizer),
+        node=node_key(_naming(operators[-1]) if operators else quantizer),
         operators=tuple(node.op_type for node in operators),
         graph=piece,
         feeds=tuple(str(feed.name) for feed in feeds),
@@ -362,6 +363,32 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
         highest=highest,
         origin="" if origin_of(quantizer) == node_key(quantizer) else origin_of(quantizer),
     )
+
+
+def _naming(last: ir.Node) -> ir.Node:
+    """The node that names a unit with the operator ``last`` at its end.
+
+    A product whose bias is an Add of its own is one kernel in engines, which computes nearly all in the product. Rules
+    of a schema name both by the product, too.
+    """
+    if last.op_type != "Add" or last.domain:
+        return last
+    left, right = last.inputs
+    for summand, bias in ((left, right), (right, left)):
+        maker = None if summand is None else summand.producer()
+        if maker is None or summand is None or maker.op_type not in PRODUCTS or maker.domain:
+            continue
+        if only_consumer(summand) is last and _is_stored(bias):
+            return maker
+    return last
+
+
+def _is_stored(value: ir.Value | None) -> bool:
+    """Whether ``value`` is a constant, or a quantized constant that is dequantized."""
+    maker = None if value is None else value.producer()
+    if maker is not None and maker.op_type == "DequantizeLinear":
+        value = maker.inputs[0]
+    return is_constant(value)
 
 
 _PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear"})
