@@ -275,11 +275,14 @@ class Rows:
             )
         return len(first)
 
-    def parts(self, feeds: Feeds, count: int) -> Iterator[tuple[int, int, dict[str, Array]]]:
-        """``feeds`` of ``count`` samples run by run: the first sample of each, the one behind its last, its feeds."""
-        for start in range(0, max(count, 1), self.size):
-            stop = min(count, start + self.size)
-            yield start, stop, {name: self._part(name, feeds[name], count, start, stop) for name in feeds}
+    def parts(self, feeds: Feeds, count: int, *, start: int = 0) -> Iterator[tuple[int, int, dict[str, Array]]]:
+        """``feeds`` of ``count`` samples run by run: the first sample of each, the one behind its last, its feeds.
+
+        ``start``: the first sample that is run.
+        """
+        for first in range(start, max(count, 1), self.size):
+            stop = min(count, first + self.size)
+            yield first, stop, {name: self._part(name, feeds[name], count, first, stop) for name in feeds}
 
     def joined(self, results: Sequence[Mapping[str, Array]], names: Sequence[str]) -> dict[str, Array]:
         """The outputs ``names`` of the runs as one batch."""

@@ -54,8 +54,8 @@ _AT_ONCE = 1 << 25
 """Bytes of fp32 values that are held at once."""
 _BATCHES_MORE = 2
 """Random batches on which units run alone where samples are few."""
-_MOST = 64
-"""Samples that are run at once."""
+_FEWEST, _MOST = 2, 64
+"""Samples that are run at once, however large they are: a run of one sample hides what an engine spoils in a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,15 +168,26 @@ class Examination(Closing):
             InputError: feeds that do not fit the graph.
         """
         count = self._rows.count(feeds)
-        rows = self._rows if self._batch is not None or self._rows.size > 1 else replace(self._rows, size=self._size)
         is_first = not self.samples
-        results = [self._fold(part) for _, _, part in rows.parts(feeds, count)]
+        results = [self._fold(part) for part in self._parts(feeds, count)]
         if is_first and self.samples < ALONE and self._runs_alone:
             self._ask_more()
         if self._batch is None or len(results) == 1:
-            joined: dict[str, Array] = rows.joined(results, self._outputs)
+            joined: dict[str, Array] = self._rows.joined(results, self._outputs)
             return joined
         return {name: self._one_batch([result[name] for result in results], name) for name in self._outputs}
+
+    def _parts(self, feeds: Feeds, count: int) -> Iterator[dict[str, Array]]:
+        """``feeds`` run by run; the first sample of all runs alone, which shows how many fit into memory together."""
+        if self._batch is not None or self._rows.size > 1:
+            yield from (part for _, _, part in self._rows.parts(feeds, count))
+            return
+        start = 0
+        while start < count or start == 0:
+            rows = replace(self._rows, size=self._size)
+            _, start, part = next(rows.parts(feeds, count, start=start))
+            yield part
+            start = max(start, 1)
 
     def _one_batch(self, parts: Sequence[Array], name: str) -> Array:
         """An output of several runs of a fixed batch, as ``in_slices`` joins them."""
@@ -189,7 +200,7 @@ class Examination(Closing):
         seen: dict[str, Array] = {**part, **self._watched.run(part)}
         self._last = seen if self.samples < ALONE else {}
         held = sum(array.nbytes for array in floats.values())
-        self._size = max(1, min(_MOST, _AT_ONCE * rows // max(held, 1)))
+        self._size = max(_FEWEST, min(_MOST, _AT_ONCE * rows // max(held, 1)))
         if self._engine is not None:
             theirs = self._engine.run(part)
             for name, steps in self._steps.items():

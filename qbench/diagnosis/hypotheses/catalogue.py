@@ -46,6 +46,8 @@ _CLEAR = 0.95
 """The weight below which the hypotheses are also tried on the slices with differences alone."""
 _LONG = 8
 """Number of values from which it is no chance that all are those of the run before."""
+_CHANCE = 1e-6
+"""Probability that all values that differ are at ties by chance, below which they differ by how ties are rounded."""
 _LOCAL = 0.95
 """Factor of the weight of an explanation that holds in some slices only."""
 
@@ -110,7 +112,7 @@ def name_cause(
         evidence = captured.crash or "the engine gives no result for the unit alone"
         return NamedCause(cause=Cause.CRASH, evidence=evidence, weight=1.0)
     try:
-        changing = _changing(captured)
+        changing = _changing(captured) or _repeated(captured)
         if changing is not None:
             return NamedCause(cause=changing.cause, evidence=changing.evidence, weight=changing.weight)
         facts, notes = evidence_of(captured, correct, original)
@@ -164,7 +166,7 @@ def _of_counting(facts: UnitEvidence, notes: list[str]) -> list[Explanation]:
 
 
 def _by_probes(facts: UnitEvidence, notes: list[str], correct: Arithmetic | None) -> list[Explanation]:
-    """Why a few values differ: some rule always fits so few, so the unit is asked on random inputs."""
+    """Why a few values differ: some rule always fits so few, so the unit is run on random inputs."""
     changing = [one for one in _tried(COUNTING[:1], facts, notes) if one.weight >= LEAST]
     probed = None if facts.captured.probed is None or changing else facts.captured.probed()
     if probed is None:
@@ -179,13 +181,17 @@ def _by_probes(facts: UnitEvidence, notes: list[str], correct: Arithmetic | None
 
 def _too_few(facts: UnitEvidence) -> Explanation:
     steps = np.abs(facts.found - facts.correct)[facts.differing]
-    ties = int((np.abs(facts.real - np.floor(facts.real) - 0.5) <= TIE_WIDTH)[facts.differing].sum())
+    tied = np.abs(facts.real - np.floor(facts.real) - 0.5) <= TIE_WIDTH
+    ties = int(tied[facts.differing].sum())
     right = f"'{facts.arithmetic.name}'" if facts.claimed else "real arithmetic"
     evidence = (
         f"{facts.count} of {facts.found.size} levels are not those of {right}, by {steps.max():g} steps at most, "
-        f"{ties} of them at a tie: too few to name a rule"
+        f"{ties} of them at a tie: too few to name the rule"
     )
-    return Explanation(cause=Cause.WRONG_KERNEL, evidence=evidence, weight=LEAST)
+    by_chance = float(tied.mean()) ** facts.count
+    is_rounding = facts.claimed and ties == facts.count and steps.max() == 1 and by_chance < _CHANCE
+    cause = Cause.ROUNDING if is_rounding else Cause.WRONG_KERNEL
+    return Explanation(cause=cause, evidence=evidence, weight=LEAST)
 
 
 def _tried(hypotheses: Sequence[Hypothesis], facts: UnitEvidence, notes: list[str]) -> list[Explanation]:
@@ -222,6 +228,20 @@ def _unnamed(facts: UnitEvidence) -> Explanation:
         f"most and {steps.mean():+.2f} in the mean, and no known rule explains them"
     )
     return Explanation(cause=Cause.WRONG_KERNEL, evidence=evidence, weight=LEAST)
+
+
+def _repeated(captured: Captured) -> Explanation | None:
+    """The result of the first sample in the place of all others; evidence of a large value holds one sample only."""
+    found, unit = captured.found, captured.unit
+    if unit.grid is None or found.ndim < 2 or len(found) < 2 or (found != found[:1]).any():
+        return None
+    right = unit.rounded(captured.real.reshape(found.shape))
+    steps = np.abs(found - right)
+    others = steps[1:].reshape(len(found) - 1, -1) > 1
+    if (steps[0] > 1).any() or others.sum(axis=1).min() < _LONG:
+        return None
+    evidence = f"all {len(found)} samples hold the result of the first one, which is right for that one alone"
+    return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=1.0)
 
 
 def _changing(captured: Captured) -> Explanation | None:

@@ -97,6 +97,7 @@ def unwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
         words = f"the first of {len(rows)} samples in place of all"
         yield facts.weigh_levels(Cause.NOT_WRITTEN, words, levels)
     yield _constants(facts)
+    yield _blank(facts)
 
 
 def overwritten(facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -198,6 +199,15 @@ def _constants(facts: UnitEvidence) -> Explanation | None:
     share = float(counts.max()) / facts.count
     evidence = f"{int(counts.max())} of {facts.count} levels that differ hold {value:g} steps"
     return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN * share)
+
+
+def _blank(facts: UnitEvidence) -> Explanation | None:
+    """Zeros in all of a result that should hold many values, as in memory that nothing was written to."""
+    codes = facts.found + facts.captured.unit.zero_point
+    if facts.found.size < _LONG or codes.any() or len(np.unique(facts.correct)) < _LONG:
+        return None
+    evidence = f"all {facts.found.size} values are 0 as stored, as in memory that nothing was written to"
+    return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN)
 
 
 def _where(lines: npt.NDArray[np.int64], size: int) -> str:

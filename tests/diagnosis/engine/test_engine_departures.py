@@ -90,6 +90,14 @@ def products(path, batch, *, biased):
         np.savez(path.parent / f"{name}.npz", x=rng.normal(size=(count, 16)).astype(np.float32))
 
 
+def test_a_product_and_its_bias_are_named_by_the_product(tmp_path):
+    products(tmp_path / "net.onnx", 4, biased=True)
+    files = [str(tmp_path / name) for name in ("net.onnx", "scored.npz", "calibration.npz")]
+    found = localize(build_subject(*files, [], 64), Together("nowhere"), "w8a8_asym_pc")
+    assert [node.node for node in found.nodes if node.operators] == ["first", "second"]
+    assert found.nodes[-2].operators == ("MatMul", "Add")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("schema", ["w8a8_asym_pc", "w8a8_asym_pt"])
 def test_two_products_without_biases_in_openvino(tmp_path, schema):

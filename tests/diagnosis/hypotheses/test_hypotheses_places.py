@@ -166,6 +166,20 @@ def test_elements_that_are_not_computed(skip):
     assert named.weight > 0.95
 
 
+def test_a_result_of_zeros_alone_was_not_written():
+    """Also where zero is the lowest value, at which a wrong scale would clamp."""
+    named = conv().cause(np.zeros_like(conv().levels()))
+    assert named.cause is Cause.NOT_WRITTEN
+
+
+def test_the_first_samples_result_is_seen_where_evidence_holds_one_large_sample():
+    rng = np.random.default_rng(2)
+    large = made("Relu", {"a": rng.normal(size=(2, 4, 200, 200))})
+    wrong = large.levels().copy()
+    wrong[1] = wrong[0]
+    assert large.cause(wrong).cause is Cause.NOT_WRITTEN
+
+
 def test_rows_of_garbage_are_told_by_their_place():
     wrong = conv().levels()
     wrong[:, :, -2:] = np.random.default_rng(0).integers(0, 256, wrong[:, :, -2:].shape)

@@ -71,6 +71,18 @@ def test_fewer_than_eight_of_six_hundred_places_name_no_rule(count):
     assert one.cause(found, machine=MACHINE).cause is Cause.ROUNDING
 
 
+def test_a_few_values_that_differ_at_ties_alone_are_rounded_otherwise():
+    """They do not tell one rule from another; that all are at ties, where few values are, is no chance."""
+    one = conv()
+    right, real = one.levels(), one.real().copy()
+    found = right.copy()
+    places = np.flatnonzero((right > 1) & (right < 250))[:4]
+    found.reshape(-1)[places] -= 1
+    assert one.cause(found).cause is Cause.WRONG_KERNEL
+    real.reshape(-1)[places] = right.reshape(-1)[places] - one.unit.zero_point - 0.5
+    assert one.cause(found, real=real).cause is Cause.ROUNDING
+
+
 @pytest.mark.parametrize("rounding", [Rounding.HALF_UP, Rounding.HALF_AWAY])
 def test_ties_that_go_another_way(rounding):
     one = _of_many_ties()
