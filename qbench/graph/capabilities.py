@@ -29,17 +29,17 @@ class Capabilities:
     Args:
         forms: the graph forms it runs.
         file_formats: suffixes of the model files that are not ONNX and that it runs as they are.
-        activation_qtypes, weight_qtypes, bias_qtypes: names of the grids it has (``int8``, ``uint8``, …). Biases of
-            ``int32`` alone are at the product's scale; a backend that names further ones adds biases of all of these
+        activation_qtypes, weight_qtypes, bias_qtypes: names of integer types it has (``int8``, ``uint8``, …). Biases
+            of ``int32`` alone are at the product's scale; a backend that names further ones adds biases of all of these
             at scales of their own in integers, too (``adds_off_product``).
         weight_per_channel, weight_per_block: whether weights may carry one scale a channel, one a block.
         batched_per_channel: whether it multiplies quantized activations by a constant of more than two axes (a matrix
             per batch, MatMul) that has one scale per column. blocks_of_vectors: whether constant vectors have blocks.
         activation_per_channel: whether activations may carry one scale a channel.
-        integer_products: the pairs (activations, weights) of grids that it multiplies in integers, one scale a tensor
-            or a channel, with a bias at a scale that it adds; other products run in floats between their grids. None:
+        integer_products: the pairs (activations, weights) of types that it multiplies in integers, one scale per tensor
+            or channel, with a bias at a scale that it adds; other products run in floats between Q and DQ. None:
             it multiplies all.
-        float_products: operators (``ConvTranspose``) whose products it runs in floats whatever the grids are.
+        float_products: operators (``ConvTranspose``) whose products it runs in floats whatever the types are.
         requantized_products: operators (``Conv``) whose products it runs in integers only where their result is
             quantized.
         dynamic_products: the pairs (operator, how many of its operands have parameters of their batch, uint8) that it
@@ -76,5 +76,5 @@ class Capabilities:
     miscomputes: frozenset[str] = frozenset()
 
     def adds_off_product(self, qtype: str) -> bool:
-        """Whether it adds a bias of the grid ``qtype`` at a scale of its own to products in integers."""
+        """Whether it adds a bias of the type ``qtype`` at a scale of its own to products in integers."""
         return qtype in self.bias_qtypes and self.bias_qtypes != {"int32"}

@@ -230,14 +230,14 @@ class _Check:
                 )
 
     def _check_nesting(self) -> None:
-        """Count nodes, every call of a function as the nodes of its body, and levels; refuse a call of itself."""
+        """Count nodes, every call of a function as the nodes of its body, and their depth; refuse a call of itself."""
         if len(self._functions) < len(self._proto.functions):
             raise self._invalid("a function that is defined twice")
         known: dict[tuple[str, str, str], tuple[int, int]] = {}
         calling: list[tuple[str, str, str]] = []
 
         def measured(nodes: Iterable[onnx.NodeProto], depth: int) -> tuple[int, int]:
-            """The number of nodes, and of levels below."""
+            """The number of nodes, and the depth below."""
             self._check_depth(depth)
             total, height = 0, 0
             for node in nodes:
@@ -245,7 +245,7 @@ class _Check:
                 parts = [called(key, depth + 1)] if key in self._functions else [(1, 0)]
                 parts += [measured(graph.node, depth + 1) for graph in _graphs_of(node)]
                 total += sum(count for count, _ in parts) + _GRAPH_AS_NODES * (len(parts) - 1)
-                height = max(height, *(levels for _, levels in parts))
+                height = max(height, *(depth for _, depth in parts))
             return total, height + 1
 
         def called(key: tuple[str, str, str], depth: int) -> tuple[int, int]:

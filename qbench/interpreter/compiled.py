@@ -191,7 +191,7 @@ def float_codes(order: int, rounding: int):  # type: ignore[no-untyped-def]  # n
 
 @functools.cache
 def nearest_codes(rounding: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """Levels by a rational multiplier, computed in float64 by the nearest one; and how many are doubtful.
+    """Codes by a rational multiplier, computed in float64 by the nearest one; and how many are doubtful.
 
     A number within ``near`` of a tie is that tie where ``exact`` is set: the multiplier's denominator is so small that
     nothing else can be there. Elsewhere it is in doubt.
@@ -222,7 +222,7 @@ def shifted_codes(roundings: tuple[int, ...]):  # type: ignore[no-untyped-def]  
     """clamp(((acc + bias) << left) · factor, shifted and rounded stage by stage) + behind.
 
     ``shift``, ``half``, ``some`` are of the first stage, (N,), in int64; those of the others, (stages − 1, N), and
-    ``ends`` have the dtype of the registers behind that and of the levels: int32 where nothing leaves it, or int64.
+    ``ends`` have the dtype of the registers behind that and of the codes: int32 where nothing leaves it, or int64.
     """
     others = len(roundings) - 1
 

@@ -98,7 +98,7 @@ def _of_columns(values: npt.ArrayLike, columns: slice) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """How a rounded number becomes a level: clamped to ``low`` … ``high``, then ``behind`` is added.
+    """How a rounded number becomes a code: clamped to ``low`` … ``high``, then ``behind`` is added.
 
     Args:
         before: the zero point where it is part of what is rounded, or 0.
@@ -259,7 +259,7 @@ def _room(epilogue: Epilogue, scaling: Scaling) -> type[np.signedinteger[Any]]:
 
 _SUMS = 32
 """Bits of the sums that compiled loops take."""
-_LEVELS = 2
+_CODE_BYTES = 2
 """Bytes of the widest codes that they make."""
 
 
@@ -271,7 +271,7 @@ def finish(epilogue: Epilogue, arithmetic: Arithmetic, counters: Counters, *, co
     """
     stepwise = _stepwise(epilogue, arithmetic, counters)
     safe = epilogue.reach < 1 << (min(arithmetic.accumulator.bits, _SUMS) - 1)
-    if not (compiled and safe and epilogue.output.qtype.storage_dtype.itemsize <= _LEVELS):
+    if not (compiled and safe and epilogue.output.qtype.storage_dtype.itemsize <= _CODE_BYTES):
         return stepwise
 
     return in_one_pass(epilogue, arithmetic.scaling, stepwise)

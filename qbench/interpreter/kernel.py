@@ -20,9 +20,9 @@ KernelFunction = Callable[[Sequence[Array | None]], Sequence[Array]]
 KernelWrapper = Callable[[ir.Node, KernelFunction], KernelFunction]
 """Wraps a node's kernel; returns the kernel itself where it has nothing to do."""
 
-_GRIDS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "int4", "uint4"})
+_POINT_TYPES = frozenset({"int8", "uint8", "int16", "uint16", "int32", "int4", "uint4"})
 _BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
-_LEVELS = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
+_CODE_TYPES = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class KernelContext:
         """
         scales = self.scales(scale)
         points = np.zeros(scales.shape, self._left_out()) if self.absent(zero_point) else self.needed(zero_point)
-        if points.dtype.name not in _GRIDS:
+        if points.dtype.name not in _POINT_TYPES:
             raise ValueError(f"a zero point of type {points.dtype}, which is not a quantized type")
         qtype = QType.parse(points.dtype.name)
         if scales.size == 1:
@@ -150,7 +150,7 @@ class KernelContext:
         if self.node.op_type in _BORDERS:
             return code_dtype(self.node).numpy()
         found = [value.dtype for value in self.node.inputs if value is not None and value.dtype is not None]
-        known = {dtype for dtype in found if dtype in _LEVELS}
+        known = {dtype for dtype in found if dtype in _CODE_TYPES}
         if len(known) != 1:
             raise ValueError("a zero point is left out, and its type is unknown")
         return known.pop().numpy()

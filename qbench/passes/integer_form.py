@@ -7,7 +7,7 @@ from qbench.graph import OF_REALS, Form, form_of, own_copy
 from qbench.passes.canonical.cleanup import RemoveDead
 from qbench.passes.lowering.qoperator import LowerToQOperator
 from qbench.passes.lowering.site import INTEGER_INTERPRETER, Target
-from qbench.passes.rewrites.clips import AbsorbClip, ClipLevels
+from qbench.passes.rewrites.clips import AbsorbClip, ClipCodes
 from qbench.passes.run import rewrite
 
 
@@ -31,7 +31,7 @@ def lower_to_integers(model: ir.Model, target: Target = INTEGER_INTERPRETER) -> 
     if form_of(model) is not Form.QDQ:
         return model
     written = {value.name for node in graph if node.op_type == "Clip" for value in node.outputs}
-    lowered = rewrite(model, (RemoveDead(), AbsorbClip(), ClipLevels(), LowerToQOperator(target)))
+    lowered = rewrite(model, (RemoveDead(), AbsorbClip(), ClipCodes(), LowerToQOperator(target)))
     for node in lowered.graph:
         if node.op_type == "Clip" and node.outputs[0].name not in written:
             node.metadata_props[OF_REALS] = ""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "absorb-clip": ("rewrites.clips", "AbsorbClip"),
-        "clip-levels": ("rewrites.clips", "ClipLevels"),
+        "clip-levels": ("rewrites.clips", "ClipCodes"),  # stored name
         "fuse-bias": ("rewrites.fuse_bias", "FuseBias"),
         "drop-identity-requantize": ("rewrites.requantize", "DropIdentityRequantize"),
         "drop-pair": ("rewrites.pairs", "DropPair"),
@@ -97,7 +97,7 @@ def _fault(made: object, name: str) -> str | None:
 def standard_passes(steps: int) -> "tuple[Pass, ...]":
     """The passes of qbench in the standard pipeline, in order; codes may move by ``steps`` steps."""
     from qbench.passes.canonical.cleanup import RemoveDead
-    from qbench.passes.rewrites.clips import AbsorbClip, ClipLevels
+    from qbench.passes.rewrites.clips import AbsorbClip, ClipCodes
     from qbench.passes.rewrites.pairs import DropPair, FoldQuantizedConstants, ShareQuantize
     from qbench.passes.rewrites.requantize import (
         DropIdentityRequantize,
@@ -111,7 +111,7 @@ def standard_passes(steps: int) -> "tuple[Pass, ...]":
     return (
         FoldQuantizedConstants(),
         AbsorbClip(),
-        ClipLevels(),
+        ClipCodes(),
         ShareQuantize(),
         DropIdentityRequantize(),
         SinkRequantize(steps),

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from qbench.graph import clip_of_codes, constant_value, node_qparams
 from qbench.passes import Pipeline, lower_to_integers, run_pipeline
 from qbench.passes.requantization.tables import critical_reals
-from qbench.passes.rewrites.clips import AbsorbClip, ClipLevels
+from qbench.passes.rewrites.clips import AbsorbClip, ClipCodes
 
-ABSORB, LEVELS = Pipeline((AbsorbClip(),)), Pipeline((ClipLevels(),))
+ABSORB, LEVELS = Pipeline((AbsorbClip(),)), Pipeline((ClipCodes(),))
 
 
 def in_front(

@@ -110,7 +110,7 @@ def dynamic_quantize_linear(making: KernelContext) -> KernelFunction:
 
 
 def dequantize_linear(making: KernelContext) -> KernelFunction:
-    """Levels to reals, which is exact but for one float32 product; by parameters of the batch, ONNX's own.
+    """Codes to reals, which is exact but for one float32 product; by parameters of the batch, ONNX's own.
 
     Without a zero point the integers are of whatever type comes. Constants with scales of blocks, which no product of
     integers takes, are dequantized when the kernel is made; what they are multiplied with is multiplied in float.

@@ -34,10 +34,10 @@ from qbench.numerics import SumShape
 # ConvInteger's data may be computed; it is what its padding holds.
 
 Sums = Callable[[Array, int], npt.NDArray[Any]]
-"""Levels (N, C, …) and their zero point → accumulators (N, …, filters)."""
+"""Codes (N, C, …) and their zero point → accumulators (N, …, filters)."""
 
 _SUMS_AT_ONCE = 1 << 18
-"""1 MB of sums, which a cache holds until they are levels: where they leave it, memory takes longer than counting."""
+"""1 MB of sums, which a cache holds until they are codes: where they leave it, memory takes longer than counting."""
 
 
 @dataclass(frozen=True, slots=True)

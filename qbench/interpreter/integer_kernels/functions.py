@@ -37,7 +37,7 @@ from qbench.numerics import (
     subtract_quantized,
 )
 
-# Tables over levels: what a kernel of 8-bit operands becomes once every value of it is known.
+# Tables over codes: what a kernel of 8-bit operands becomes once every value of it is known.
 #
 # y = table[q − low]            y = table[a − low_a, b − low_b], broadcast
 

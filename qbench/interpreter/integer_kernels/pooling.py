@@ -68,7 +68,7 @@ class Averagers:
             ) from error
 
 
-# Pools over levels: the largest one moves; an average is a sum that is scaled.
+# Pools over codes: the largest one moves; an average is a sum that is scaled.
 
 
 def max_pool(making: KernelContext) -> KernelFunction:

@@ -377,7 +377,7 @@ def as_matrices(product: Callable[[Array, Array], Array], left: Array, right: Ar
 # A zero point of a is one number, or one a row; of b one number, or one a column.
 
 Sums = Callable[[Array, Array, Array | None, Array | None], npt.NDArray[np.int32]]
-"""Levels of a and b and their zero points, as they come → (…, M, N)."""
+"""Codes of a and b and their zero points, as they come → (…, M, N)."""
 
 
 def matmul_integer(making: KernelContext) -> KernelFunction:

@@ -31,7 +31,7 @@ _FLOAT = 1e-4
 def without_rounding(model: ir.Model) -> ir.Model:
     """A copy of the QDQ ``model`` in which every pair around computed reals limits them and rounds nothing.
 
-    Levels that leave the graph, come from outside or are dequantized by other parameters stay.
+    Codes that leave the graph, come from outside or are dequantized by other parameters stay.
     """
     copy = own_copy(model)
     limits = Unrounded.of(copy)

@@ -36,7 +36,7 @@ from qbench.passes.partition.sections import values_read
 
 _WIDENINGS = 64
 """Steps back at most, until both sides of a region read the same."""
-_LEVELS = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
+_CODE_TYPES = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +81,7 @@ class Side:
     def border(self, name: str) -> ir.DataType | None:
         """The type of a value that can be a border; None of any other."""
         value = self.values.get(name)
-        if value is None or not (value.producer() is None or value.dtype in _LEVELS):
+        if value is None or not (value.producer() is None or value.dtype in _CODE_TYPES):
             return None
         maker = value.producer()
         if maker is not None and clip_of_codes(maker) is not None:

@@ -42,7 +42,7 @@ _FEWEST, _MOST, _SWEEPS = 4, 24, 64
 _WIDEST = 16
 _LARGEST = 64
 """Beyond it, reals of a graph without quantizers are not tried."""
-_MOST_GRIDS = 64
+_MOST_QPARAMS = 64
 """Whose steps are all tried; a weight has more channels."""
 
 
@@ -203,7 +203,7 @@ def _tensor_qparams(region: Region) -> tuple[QParams, ...] | None:
             return None
         pairs = zip(qparams.scale.reshape(-1).tolist(), qparams.zero_point.reshape(-1).tolist(), strict=True)
         found.update(dict.fromkeys(QParams(scale, point, qparams.qtype) for scale, point in pairs))
-        if len(found) > _MOST_GRIDS:
+        if len(found) > _MOST_QPARAMS:
             return None
     return tuple(found)
 

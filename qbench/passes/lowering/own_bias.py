@@ -1,11 +1,11 @@
 """A bias that is split off behind its product, or has a scale of its own, as an operand of that product.
 
-    Conv(x, w, b)                                 b on a grid of its own
+    Conv(x, w, b)                                 b with qparams of its own
     Add(Conv(x, w), b)                            the same, split off; or b at the product's scale
-    Add(Conv(x, w) Div Round Clip Mul, b)         split off, and the product is rounded to the bias's grid in int32
+    Add(Conv(x, w) Div Round Clip Mul, b)         split off, and the product is rounded to the bias's scale in int32
 
 A bias at the product's scale is that of the usual operator. One of its own makes the product a node of
-``qbench.integer`` whose last operands are the levels of the bias and its scale; how both meet is the arithmetic's part
+``qbench.integer`` whose last operands are the codes of the bias and its scale; how both meet is the arithmetic's part
 (``numerics.own_bias``).
 """
 
@@ -28,14 +28,14 @@ class AddedBias:
 
     Args:
         nodes: a chain, the product first.
-        levels: (N,) or (1,), int32.
+        codes: (N,) or (1,), int32.
         scales: (N,) or (1,), float32.
-        ruled: whether the product is rounded to the grid of the bias.
+        ruled: whether the product is rounded to the scale of the bias.
         on_product: whether it is int32 at the product's scale.
     """
 
     nodes: tuple[ir.Node, ...]
-    levels: "np.typing.NDArray[np.int32]"
+    codes: "np.typing.NDArray[np.int32]"
     scales: "np.typing.NDArray[np.float32]"
     ruled: bool
     on_product: bool
@@ -51,10 +51,10 @@ class AddedBias:
         return [ir.AttrString("sum_scale", "bias")] if self.ruled else []
 
     def operands(self, site: Site) -> tuple[ir.Value, ir.Value | None]:
-        """The levels, and the scale where that is its own, as new constants."""
+        """The codes, and the scale where that is its own, as new constants."""
         stem = self.nodes[0].name or self.last.name
-        levels = site.constant(f"{stem}_bias", self.levels)
-        return levels, None if self.on_product else site.constant(f"{stem}_bias_scale", self.scales)
+        codes = site.constant(f"{stem}_bias", self.codes)
+        return codes, None if self.on_product else site.constant(f"{stem}_bias_scale", self.scales)
 
 
 def added_bias(site: Site, product: ir.Node, data: Operand, weight: Operand) -> AddedBias | None:
@@ -74,13 +74,13 @@ def added_bias(site: Site, product: ir.Node, data: Operand, weight: Operand) -> 
     on_product = not ruled and on_the_product(bias, data, weight)
     if (on_product and len(nodes) < _SPLIT) or not (on_product or site.target.own_biases):
         return None
-    levels = constant_value(bias.integers)
-    assert levels is not None
-    if not _per_column(levels.shape, columns, nodes, product) or bias.scales.size not in (1, columns):
+    codes = constant_value(bias.integers)
+    assert codes is not None
+    if not _per_column(codes.shape, columns, nodes, product) or bias.scales.size not in (1, columns):
         return None
     if ruled and not _same(rounded_behind(product), bias):
         return None
-    return AddedBias(nodes, levels.astype(np.int32).reshape(-1), bias.scales.reshape(-1), ruled, on_product)
+    return AddedBias(nodes, codes.astype(np.int32).reshape(-1), bias.scales.reshape(-1), ruled, on_product)
 
 
 def _found(product: ir.Node) -> tuple[tuple[ir.Node, ...], ir.Value | None] | None:

@@ -143,8 +143,8 @@ def _own_bias(
     if result is None:
         return "its result is real: no QuantizeLinear alone reads it"
     quantizer, output = result
-    levels, scales = own.operands(site)
-    inputs = [*data.triple, *site.widened(weight).triple, output.scale, output.point, levels]
+    codes, scales = own.operands(site)
+    inputs = [*data.triple, *site.widened(weight).triple, output.scale, output.point, codes]
     inputs += [] if scales is None else [scales]
     site.replace([*own.nodes, quantizer], name, inputs, [*attributes, *own.attributes], domain=domain)
     return None
@@ -157,9 +157,9 @@ def _own_gemm(site: Site, pair: tuple[Operand, Operand], own: AddedBias, *, tran
     lacking = site.target.lacks("QGemm", domain)
     if problem := lacking or _types(site, data, weight, result) or _channels(weight, 0 if transposed else 1):
         return problem
-    levels, scales = own.operands(site)
+    codes, scales = own.operands(site)
     nodes: list[ir.Node] = list(own.nodes)
-    inputs: list[ir.Value | None] = [*data.triple, *site.widened(weight).triple, levels]
+    inputs: list[ir.Value | None] = [*data.triple, *site.widened(weight).triple, codes]
     if result is not None:
         quantizer, output = result
         nodes.append(quantizer)

@@ -162,7 +162,7 @@ def _take_place(node: ir.Node, codes: ir.Value, array: _Array, names: NameScope)
         ends = [constant_value(value) for value in clip.inputs[1:]]
         for end, pick in zip(ends, (np.maximum, np.minimum), strict=False):
             array = array if end is None else pick(array, end)
-    name, codes.name = codes.name or f"{node.name}_levels", None
+    name, codes.name = codes.name or f"{node.name}_levels", None  # stored name
     names.release(name)
     codes.replace_all_uses_with(add_constant(graph, name, array, names))
     if clip is not None and clip is not node:

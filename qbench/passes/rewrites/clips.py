@@ -79,10 +79,10 @@ class AbsorbClip:
 
 
 @dataclass(frozen=True, slots=True)
-class ClipLevels:
+class ClipCodes:
     """Requires: QDQ. Ensures: no Relu or Clip reads dequantized codes of its own whose ends are codes too."""
 
-    name: str = "clip-levels"
+    name: str = "clip-levels"  # stored name
     effect: ClassVar[Effect] = EXACT
 
     def run(self, model: ir.Model) -> bool:

@@ -16,8 +16,8 @@ from qbench.passes.lowering.site import INTEGER_INTERPRETER
 from qbench.passes.requantization.border import Border, Codes, border_of, codes_of, readers_of, real_clip_of
 from qbench.passes.requantization.tables import Array
 
-_BITS, _LEVELS = 8, 256
-_FED = "levels"
+_BITS, _CODE_COUNT = 8, 256
+_FED = "codes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class FunctionTables:
         if any(real_clip_of(use.node) is not None for one in readers_of(border) for use in one.outputs[0].uses()):
             return "a clip behind it has limits that a table does not have"
         alone = _alone(model, chain, border)
-        occurring = np.arange(codes.low, codes.high + 1) % _LEVELS
+        occurring = np.arange(codes.low, codes.high + 1) % _CODE_COUNT
         if np.isnan(_reals(alone, len(chain))[occurring]).any():
             return "it gives NaN, which every arithmetic quantizes by a rule of its own"
         tables = [_table(alone, arithmetic) for arithmetic in self.arithmetics]
@@ -117,7 +117,7 @@ def _alone(model: ir.Model, chain: Sequence[ir.Node], border: Border) -> ir.Mode
     source, qparams = chain[0].inputs[0], codes_of(chain[0])
     assert source is not None
     assert qparams is not None
-    codes = ir.val(_FED, ir.DataType.from_numpy(qparams.qparams.qtype.storage_dtype), ir.Shape([_LEVELS]))
+    codes = ir.val(_FED, ir.DataType.from_numpy(qparams.qparams.qtype.storage_dtype), ir.Shape([_CODE_COUNT]))
     known: dict[ir.Value | None, ir.Value | None] = {None: None, source: codes}
     graph = ir.Graph([codes], [], nodes=[], opset_imports=model.opset_imports, name="table")
     names = NameScope([_FED])
@@ -154,7 +154,7 @@ def _run(program: Program, alone: ir.Model) -> dict[str, Array]:
     dtype = alone.graph.inputs[0].dtype
     assert dtype is not None
     with np.errstate(all="ignore"):  # what overflows is infinite, and saturates
-        return program.run({_FED: np.arange(_LEVELS, dtype=np.uint8).view(dtype.numpy())})
+        return program.run({_FED: np.arange(_CODE_COUNT, dtype=np.uint8).view(dtype.numpy())})
 
 
 def _write(

@@ -21,8 +21,8 @@ from qbench.passes.requantization.requantize import Reads, readers_behind, remov
 #
 # This loses the rounding of the pair, by any number of steps where it stood before something steep. It is LOSSY, a step
 # of quantizing and otherwise of the policy ``fast`` alone. The limits may be those of the model: quantizers and
-# ``absorb-clip`` move a Relu or Clip into the end of a grid, and nothing tells such an end from one that calibration
-# chose. Glow drops them: quantize(3.7) with limit 2, then dequantize, is 2 before and 3.7 behind.
+# ``absorb-clip`` move a Relu or Clip into the end of a range of codes, and nothing tells such an end from one that
+# calibration chose. Glow drops them: quantize(3.7) with limit 2, then dequantize, is 2 before and 3.7 behind.
 #
 # In QDQ form every operator on integers is between such pairs, and without them would compute in floats. So only
 # pairs between floats go: what makes the real reads no codes, and nothing behind quantizes it or

@@ -250,7 +250,11 @@ def _pair(source: Codes, below: ir.Node, moved: ir.Value, stem: str, names: _Nam
     made, value = [], moved
     codes = source.dequantizer.inputs[0]
     assert codes is not None
-    for operator, word, kind in (("Quantize", "levels", codes.type), ("Dequantize", "reals", moved.type)):
+    borders = (
+        ("Quantize", "levels", codes.type),  # stored name
+        ("Dequantize", "reals", moved.type),
+    )
+    for operator, word, kind in borders:
         name = names.nodes.fresh(f"{below.name}_{operator.lower()}")
         node = ir.Node("", f"{operator}Linear", [value, *parameters], num_outputs=1, name=name)
         node.outputs[0].name = names.values.fresh(f"{stem}_{word}")
