@@ -33,7 +33,7 @@ from qbench.working import working
 
 # Moving a bias in a written graph: its integers where it is quantized, else its float numbers.
 #
-# integers    q := clip(q + round_half_even(δ / s))        on the grid that the plan gave it; ±2³⁰ in 32 bits
+# integers    q := clip(q + round_half_even(δ / s))        in the type that the plan gave it; ±2³⁰ in 32 bits
 # floats      b := b + δ
 # none        q := round_half_even(δ / (s_x · s_w)), int32, where both scales are known beforehand; else a float bias
 
@@ -62,7 +62,7 @@ def move_bias(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, shif
     """Add ``shift`` (float64, one a channel) to the bias at ``place``, which is an operand of ``node`` of ``model``.
 
     Returns:
-        How many entries met the end of their grid.
+        How many entries met the end of the range of their codes.
     """
     value = node.inputs[place.index] if place.index < len(node.inputs) else None
     change = shift / place.factor
@@ -79,11 +79,11 @@ def move_bias(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, shif
     assert integers is not None
     assert maker.inputs[0] is not None
     planned = (q for s, q in plan.constants.items() if (s.node, s.index) == (place.node, place.index))
-    grid = next(planned, None) or _product(place, plan)  # that of a bias which an earlier correction made
-    assert grid is not None
-    scale = _spread(grid, integers.ndim)
+    qparams = next(planned, None) or _product(place, plan)  # that of a bias which an earlier correction made
+    assert qparams is not None
+    scale = _spread(qparams, integers.ndim)
     moved = integers.astype(np.float64) + np.rint(_shaped(change, integers, place) / scale)
-    low, high = _ends(grid)
+    low, high = _ends(qparams)
     dtype = maker.inputs[0].dtype
     assert dtype is not None
     _give(model, maker, 0, stored(np.clip(moved, low, high).astype(np.int64), dtype))
@@ -94,25 +94,25 @@ def _create(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, change
     """A bias that was not there."""
     if place.index >= len(node.inputs):
         node.resize_inputs(place.index + 1)
-    grid = _product(place, plan)
+    qparams = _product(place, plan)
     saturated = 0
-    if grid is not None:
-        low, high = _ends(grid)
-        levels = np.rint(change / grid.scale)
-        saturated = int(np.count_nonzero((levels < low) | (levels > high)))
-        scale = grid.scale.astype(np.float64)
-        change = np.clip(change, low * scale, high * scale)  # the grid of the pair written below ends at 2³¹
+    if qparams is not None:
+        low, high = _ends(qparams)
+        codes = np.rint(change / qparams.scale)
+        saturated = int(np.count_nonzero((codes < low) | (codes > high)))
+        scale = qparams.scale.astype(np.float64)
+        change = np.clip(change, low * scale, high * scale)  # the codes of the pair written below end at 2³¹
     name = f"{place.unit}.bias"
     node.replace_input_with(place.index, NodeWriter(model).initializer(name, ir.tensor(change.astype(np.float32))))
-    if grid is not None:
+    if qparams is not None:
         writer = PairWriter(model)
-        writer.constant(node, place.index, grid)
+        writer.constant(node, place.index, qparams)
         writer.drop_unused()
     return saturated
 
 
 def _product(place: BiasPlace, plan: Plan) -> QParams | None:
-    """The grid of the products of the unit, where it is one of int32 that is known beforehand."""
+    """The qparams of the products of the unit, where they are of int32 and known beforehand."""
     inputs = [plan.values.get(s.value) for s in plan.decisions if (s.node, s.role) == (place.unit, Role.INPUT)]
     weights = [q for s, q in plan.constants.items() if (s.node, s.role) == (place.unit, Role.WEIGHT)]
     first = inputs[0] if inputs else None
@@ -121,8 +121,8 @@ def _product(place: BiasPlace, plan: Plan) -> QParams | None:
     return bias_qparams(weights[0], float(first.scale), 0)
 
 
-def _ends(grid: QParams) -> tuple[float, float]:
-    return max(grid.qmin, -LIMIT), min(grid.qmax, LIMIT)
+def _ends(qparams: QParams) -> tuple[float, float]:
+    return max(qparams.qmin, -LIMIT), min(qparams.qmax, LIMIT)
 
 
 def _shaped(change: Doubles, bias: npt.NDArray[np.generic], place: BiasPlace) -> Doubles:
@@ -130,12 +130,12 @@ def _shaped(change: Doubles, bias: npt.NDArray[np.generic], place: BiasPlace) ->
     return change.reshape(-1, *[1] * (bias.ndim - 1)) if place.behind_window else change
 
 
-def _spread(grid: QParams, rank: int) -> Doubles:
+def _spread(qparams: QParams, rank: int) -> Doubles:
     """The scale in a form that broadcasts against a bias of ``rank`` dimensions."""
-    scale = grid.scale.astype(np.float64)
-    if grid.axis is None:
+    scale = qparams.scale.astype(np.float64)
+    if qparams.axis is None:
         return scale
-    return np.asarray(scale.reshape([-1 if i == grid.axis % rank else 1 for i in range(rank)]))
+    return np.asarray(scale.reshape([-1 if i == qparams.axis % rank else 1 for i in range(rank)]))
 
 
 def _give(model: ir.Model, node: ir.Node, index: int, tensor: ir.TensorProtocol) -> None:
@@ -363,7 +363,7 @@ class BiasCorrection:
     Args:
         biases: how many units have another bias now.
         samples: how many samples the means are of.
-        saturated: entries that would have needed a level beyond their grid.
+        saturated: entries that would have needed a code out of the range of their codes.
     """
 
     biases: int
@@ -387,7 +387,7 @@ def correct_biases(
 ) -> ir.Model:
     """A copy of ``quantized`` with corrected biases; ``bias_correction_of`` tells what was done.
 
-    Corrected are the units whose weight is on a grid: Conv, ConvTranspose, Gemm, and MatMul with a bias behind it. A
+    Units whose weight is quantized are corrected: Conv, ConvTranspose, Gemm, and MatMul with a bias behind it. A
     bias that is computed stays; one that is not there is made, int32 at s_x · s_w where both are known beforehand.
 
     Args:

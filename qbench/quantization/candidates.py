@@ -26,7 +26,7 @@ from qbench.graph import (
 from qbench.numerics import Interval, QParams, clip_codes
 from qbench.quantization.internal_qparams import Ranges, inner_problem
 from qbench.quantization.schema import GraphOutputs, Schema, SlotOptions
-from qbench.quantization.spec import Spec, activation_dtype, beyond_activations, beyond_weights, clips_levels
+from qbench.quantization.spec import Spec, activation_dtype, beyond_activations, beyond_weights, clips_codes
 
 
 def demand_of(node: ir.Node) -> OpSpec | None:
@@ -283,7 +283,7 @@ def _has_weight(candidate: Candidate) -> bool:
 # How the Relu or Clip of a unit is written when its result is quantized.
 #
 # A clip before a Q equals a clip of quantized values behind it (``numerics.affine``), so three forms give the same
-# numbers. Where the quantization grid (of every channel) saturates exactly where the clip does, the clip is removed.
+# numbers. Where the quantizer (of every channel) saturates exactly where the clip does, the clip is removed.
 # Else the quantized values are clipped, behind the Q, so that an engine sees the operator directly before its Q. Where
 # ONNX has no Clip for their type, or every channel has its own qparams, the clip stays in float.
 
@@ -300,10 +300,10 @@ def clip_form(clip: ir.Node, qparams: QParams) -> ClipForm:
     """How the Relu or Clip ``clip`` is written when its result is quantized by ``qparams``."""
     if clip.outputs[0].is_graph_output():
         return ClipForm.FLOAT
-    grids = [qparams] if qparams.axis is None else _one_by_one(qparams)
-    if all(levels_of(clip, grid) == (grid.qmin, grid.qmax) for grid in grids):
+    parts = [qparams] if qparams.axis is None else _one_by_one(qparams)
+    if all(codes_of(clip, one) == (one.qmin, one.qmax) for one in parts):
         return ClipForm.ABSORBED
-    as_integers = qparams.axis is None and clips_levels(activation_dtype(qparams.qtype))
+    as_integers = qparams.axis is None and clips_codes(activation_dtype(qparams.qtype))
     return ClipForm.INTEGER if as_integers else ClipForm.FLOAT
 
 
@@ -313,7 +313,7 @@ def _one_by_one(qparams: QParams) -> list[QParams]:
     return [QParams(s, z, qparams.qtype, narrow_range=qparams.narrow_range) for s, z in pairs]
 
 
-def levels_of(clip: ir.Node, qparams: QParams) -> tuple[int, int]:
+def codes_of(clip: ir.Node, qparams: QParams) -> tuple[int, int]:
     """The quantized values that ``clip`` (with constant ends) clips to, under qparams per tensor."""
     if clip.op_type == "Relu":
         return clip_codes(0.0, np.inf, qparams)

@@ -36,7 +36,7 @@ from qbench.quantization.internal_qparams import (
 )
 from qbench.quantization.spec import BiasKind, BiasSpec, Finer, Granularity, Role, Slot, Spec
 
-# Cutting a constant into the parts that share one pair of parameters, and a grid for each.
+# Cutting a constant into the parts that share one pair of parameters, and qparams for each.
 #
 # per tensor    one row of all elements
 # per channel   one row for every index of an axis
@@ -46,11 +46,11 @@ _Array = npt.NDArray[Any]
 
 
 def constant_qparams(array: _Array, spec: Spec, *, axis: int | None, block_size: int | None = None) -> QParams:
-    """The grid that ``spec`` asks of a constant, at the granularity that its operator allows.
+    """The qparams that ``spec`` requests for a constant, at the granularity that its operator allows.
 
     Args:
         array: real, finite, at least one element.
-        spec: the grid and the range method; its granularity and fixed parameters are not looked at.
+        spec: the type and the range method; its granularity and fixed parameters are not looked at.
         axis: that channels or blocks run along; None: one pair for all.
         block_size: elements of a block; None: channels.
     """
@@ -88,10 +88,10 @@ def _of_blocks(array: _Array, spec: Spec, axis: int, size: int) -> Interval:
 
 # What the model itself fixed before anything is planned: pinned values and constants, as decisions that stand.
 #
-# a value      Given, for every reader; units around it live on that grid or stay float
+# a value      Given, for every reader; units around it have those qparams or stay float
 # a weight     Given: quantizing it again gives the integers that were stored
-# a bias       Given where its grid is that of the planned product; else the product's, on which it is rounded again,
-# because engines add a bias on no other grid
+# a bias       Given where its qparams are those of the planned product; else those of the product, rounded again,
+# because engines add a bias with no other qparams
 
 _SAME_SCALE = 1e-6
 """Relative: two tools that multiply two float32 scales agree so far."""
@@ -107,7 +107,7 @@ def decision_of(pin: Pin) -> Decision:
 
 
 def given_of(value: ir.Value) -> Given | None:
-    """The grid that ``value`` came with, if it did."""
+    """The qparams that ``value`` came with, if it did."""
     pin = pin_of(value)
     return None if pin is None or pin.qparams is None else Given(pin.qparams, pin.source)
 
@@ -119,14 +119,14 @@ def given_values(model: ir.Model) -> dict[str, Decision]:
 
 
 def given_bias(given: Given, product: QParams | str, sources: tuple[str, ...]) -> Decision:
-    """A bias that came with a grid, added to products on the grid ``product``, or to real ones (then the reason)."""
-    if isinstance(product, str) or _same_grid(given.qparams, product):
+    """A bias that came with qparams, added to products with the qparams ``product``, or to real ones (the reason)."""
+    if isinstance(product, str) or _same_qparams(given.qparams, product):
         return given
     return Derived(product, sources, f"it came as {given.qparams.qtype} on another grid, by {given.source}")
 
 
 def pinned_slots(unit: Unit) -> dict[Slot, Decision]:
-    """Slot → decision for every value and constant of ``unit`` that came with a grid."""
+    """Slot → decision for every value and constant of ``unit`` that came with qparams."""
     found: dict[Slot, Decision] = {}
     bias = unit.bias_operand
     for index, value in enumerate(unit.head.inputs):
@@ -142,7 +142,7 @@ def pinned_slots(unit: Unit) -> dict[Slot, Decision]:
 
 
 def float_operand(unit: Unit, slots: Mapping[Slot, Decision]) -> str | None:
-    """Which operand of the product of ``unit`` is on no grid by ``slots``: data or weight; None where both are."""
+    """Which operand of the product of ``unit`` is not quantized by ``slots``: data or weight; None where both are."""
     weight = op_spec(unit.head).weight
     operands = {slot.index: decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)}
     for index, word in ((0, "data"), (1 if weight is None else weight, "weight")):
@@ -153,14 +153,14 @@ def float_operand(unit: Unit, slots: Mapping[Slot, Decision]) -> str | None:
 
 
 def multiplies_integers(unit: Unit, slots: Mapping[Slot, Decision]) -> bool:
-    """Whether ``unit`` is a product both of whose operands are on a grid by ``slots``."""
+    """Whether ``unit`` is a product both of whose operands are quantized by ``slots``."""
     return op_spec(unit.head).weight is not None and float_operand(unit, slots) is None
 
 
 def kept_slots(model: ir.Model, decided: Mapping[Slot, Decision]) -> tuple[dict[Slot, Decision], frozenset[str]]:
     """What the model fixed and ``decided`` has not, and the units whose products are in integers by that.
 
-    Units that the schema or the backend leaves in float keep the grids they came with all the same.
+    Units that the schema or the backend leaves in float keep the qparams they came with all the same.
     """
     kept: dict[Slot, Decision] = {}
     products = set()
@@ -179,7 +179,7 @@ def _slot(node: str, role: Role, index: int, value: ir.Value) -> dict[Slot, Deci
     return {Slot(node, role, index, value.name or ""): decision_of(pin)}
 
 
-def _same_grid(one: QParams, other: QParams) -> bool:
+def _same_qparams(one: QParams, other: QParams) -> bool:
     sizes = {one.scale.size, other.scale.size} - {1}
     if one.qtype != other.qtype or len(sizes) > 1 or one.zero_point.any() or other.zero_point.any():
         return False
@@ -187,7 +187,7 @@ def _same_grid(one: QParams, other: QParams) -> bool:
     return bool(np.allclose(mine, theirs, rtol=_SAME_SCALE, atol=0.0))
 
 
-# Grids for the constants of one unit: its weight, its bias, and constants that stand where data does.
+# Qparams for the constants of one unit: its weight, its bias, and constants that stand where data does.
 
 _EMPTY = KeptFloat("it has no elements")
 _ANY = Capabilities()
@@ -213,12 +213,12 @@ class _Bias:
 def plan_constants(
     candidate: Candidate, input_scale: float | None, limits: Capabilities = _ANY
 ) -> dict[Slot, Decision]:
-    """Slot → decision for every constant of the unit, but for a bias that shares the grid of the unit's correlation.
+    """Slot → decision for every constant of the unit, but for a bias that shares the qparams of the unit's correlation.
 
     Args:
         candidate: the unit; its constants are read here.
         input_scale: of its first data input; None when that stays float, and a derived bias with it.
-        limits: of the backend; biases on grids that it lacks are added in float, which the plan then shows.
+        limits: of the backend; biases of types that it lacks are added in float, which the plan then shows.
 
     Raises:
         InputError: a constant holds NaN or Inf.
@@ -360,7 +360,7 @@ def _bias(
 
 
 def _product(bias: _Bias, weight: QParams | None, input_scale: float | None) -> QParams | str:
-    """The grid of the product along the axis of its bias, or why there is none."""
+    """The qparams of the product along the axis of its bias, or why there is none."""
     if weight is None or input_scale is None:
         return "the products are not integers"
     if weight.block_size is not None:
@@ -398,7 +398,7 @@ def _finite(value: ir.Value, candidate: Candidate) -> _Array | None:
     return array
 
 
-# Counting the entries of a constant that its grid cannot hold.
+# Counting the entries of a constant out of the range of its codes.
 #
 # saturated = #{ x : round_half_even(x / scale) + zero_point outside [qmin, qmax] }
 
@@ -407,7 +407,7 @@ def saturated_entries(array: npt.NDArray[Any], qparams: QParams) -> int:
     """How many elements of ``array`` (real, finite) ``quantize`` would saturate: float32 division, as there."""
     scale, point = qparams.expanded(array.shape)
     with np.errstate(over="ignore"):
-        levels = np.asarray(np.divide(array.astype(np.float32, copy=False), scale, dtype=np.float32))
-        np.rint(levels, out=levels)
+        codes = np.asarray(np.divide(array.astype(np.float32, copy=False), scale, dtype=np.float32))
+        np.rint(codes, out=codes)
     low, high = (np.float64(end) - point for end in (qparams.qmin, qparams.qmax))
-    return int(np.count_nonzero(levels < low)) + int(np.count_nonzero(levels > high))
+    return int(np.count_nonzero(codes < low)) + int(np.count_nonzero(codes > high))

@@ -47,7 +47,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Dynamic:
-    """Parameters computed from every batch at run time, on the grid ``qtype``, asymmetric, one pair a tensor."""
+    """Parameters computed from every batch at run time, in the type ``qtype``, asymmetric, one pair a tensor."""
 
     qtype: QType
 
@@ -96,7 +96,7 @@ def describe(decision: Decision, within: str = "") -> str:
 
 
 def numbers(qparams: QParams) -> str:
-    """A grid's parameters; of many channels or blocks the ends, and a checksum that tells two sets apart."""
+    """Qparams in words; of many channels or blocks the ends, and a checksum that tells two sets apart."""
     narrow = " narrow" if qparams.narrow_range else ""
     if qparams.axis is None:
         return f"{qparams.qtype}{narrow} scale {qparams.scale:.9g} zero point {qparams.zero_point}"
@@ -113,7 +113,7 @@ def _checksum(qparams: QParams) -> str:
     return f"{zlib.crc32(qparams.scale.tobytes() + qparams.zero_point.tobytes()):08x}"
 
 
-# Whether a backend multiplies the operands of a unit in integers, or runs it in floats between their grids.
+# Whether a backend multiplies the operands of a unit in integers, or runs it in floats between Q and DQ.
 #
 # Where an engine lacks a kernel it computes from dequantized numbers: the accuracy is that of the quantized values, the
 # speed that of floats. Such a unit does not count in the share "in integers".
@@ -125,7 +125,7 @@ _WIDEST = 16
 
 
 def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities) -> str:
-    """Why the backend runs a unit whose operands are all on grids in floats; empty: it multiplies integers.
+    """Why the backend runs a unit whose operands are all quantized in floats; empty: it multiplies integers.
 
     Args:
         unit: a product and what belongs to it.
@@ -141,7 +141,7 @@ def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabil
     dynamic = sum(isinstance(decision, Dynamic) for decision in operands)
     if dynamic and (unit.head.op_type, dynamic) not in limits.dynamic_products:
         return f"it has no integer {unit.head.op_type} of values whose parameters are computed at run time"
-    names = tuple(_DYNAMIC if isinstance(decision, Dynamic) else _grid_name(decision) for decision in operands)
+    names = tuple(_DYNAMIC if isinstance(decision, Dynamic) else _qtype_name(decision) for decision in operands)
     if names not in limits.integer_products:
         types = " by ".join("blocks of their own scales" if name is None else name for name in names)
         return f"it has no integer product of {types}"
@@ -150,24 +150,26 @@ def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabil
 
 def _reason_of_bias(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities, biases: list[Decision]) -> str:
     """Why the bias of a product of integers that the backend has puts it in floats; empty: it does not."""
-    product = next((grid for s, d in slots.items() if s.role is Role.CORRELATION and (grid := qparams_of(d))), None)
+    product = next(
+        (qparams for s, d in slots.items() if s.role is Role.CORRELATION and (qparams := qparams_of(d))), None
+    )
     narrow = product is not None and product.qtype.bits <= _WIDEST
     split = any(slot.role is Role.BIAS and slot.node != unit.name for slot in slots)
     if all(isinstance(decision, Derived | KeptFloat) for decision in biases):
         real = split and not narrow and unit.head.op_type in limits.requantized_products
         return "its bias is split off, and it has no product whose result is real" if real else ""
-    if product is not None and narrow:  # its bias is added to levels of that grid
+    if product is not None and narrow:  # its bias is added to codes of that type
         kinds = {kind for kind, _ in limits.integer_products or ()}
         return "" if product.qtype.name in kinds else f"it has no integer product with a result of {product.qtype}"
     if split and unit.head.op_type == "Gemm":
         return ""  # its product leaves the integers before the sum
-    own = [grid.qtype.name for decision in biases if (grid := qparams_of(decision)) is not None]
+    own = [qparams.qtype.name for decision in biases if (qparams := qparams_of(decision)) is not None]
     if all(isinstance(decision, Static) for decision in biases) and all(map(limits.adds_off_product, own)):
         return ""
     return "the bias is not at the scale of the product"
 
 
-def _grid_name(decision: Decision) -> str | None:
-    """The name of its grid; None where it has none, or one a block."""
-    grid = qparams_of(decision)
-    return None if grid is None or grid.block_size is not None else grid.qtype.name
+def _qtype_name(decision: Decision) -> str | None:
+    """The name of its type; None where it has none, or one a block."""
+    qparams = qparams_of(decision)
+    return None if qparams is None or qparams.block_size is not None else qparams.qtype.name

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_<method>]
 #
 # w, a    bits of weights and of activations; without ``a`` activations stay float, and family and method are of weights
-# asym      an unsigned grid with any zero point
-# sym       a signed grid with zero point 0
+# asym      an unsigned type with any zero point
+# sym       a signed type with zero point 0
 # symu8     uint8, zero point 0 where nothing is negative, else 128
 # pt pc b   weights per tensor, per output channel, per block of N elements of what is summed over
 # pow2      every scale rounded up to a power of two
@@ -38,7 +38,7 @@ _PATTERN = re.compile(
 _FAMILIES = {"asym": ("uint", "asymmetric"), "sym": ("int", "symmetric"), "symu8": ("uint", "symmetric_unsigned")}
 _BITS = range(2, 17)
 _BIAS_BITS = (*_BITS, 32)
-_FULL_GRID_BELOW = 8
+_FULL_RANGE_BELOW = 8
 _WIDEST_PRODUCT = 24
 
 
@@ -56,7 +56,7 @@ class SchemaName:
     """The words of a name; ``block_size`` is None for ``pt`` and ``pc``, ``method`` empty for the extremes.
 
     Raises:
-        ImpossibleNameError: words that exclude each other, or a width that no grid has.
+        ImpossibleNameError: words that exclude each other, or a width that no type has.
     """
 
     weight_bits: int
@@ -134,15 +134,15 @@ class SchemaName:
             symmetry=symmetry,
             granularity={"pt": Granularity.TENSOR, "pc": Granularity.CHANNEL, "b": Granularity.BLOCK}[self.granularity],
             block_size=self.block_size,
-            # One level of few is worth more than a grid with the same number on both sides.
-            narrow_range=sign == "int" and self.weight_bits >= _FULL_GRID_BELOW,
+            # One code of few is worth more than as many codes on both sides of zero.
+            narrow_range=sign == "int" and self.weight_bits >= _FULL_RANGE_BELOW,
             scale_kind=scale_kind,
             range_method=method,
         )
         return Schema(name=str(self), rules=(Rule(activation=activation, weight=weight, bias=self._bias()),))
 
     def _bias(self) -> "BiasSpec | None":
-        """Its own grid where named; float where the product has no scale, or one too fine for int32; else derived."""
+        """Its own scale where named; float where the product has no scale, or one too fine for int32; else derived."""
         from qbench.quantization.spec import FLOAT_BIAS, BiasKind, BiasSpec
 
         if self.bias_bits is not None:

@@ -74,11 +74,11 @@ class Ranges:
         return self._distributions[name]
 
     def qparams(self, names: tuple[str, ...], spec: Spec, also: Interval | None = None) -> QParams | str:
-        """The grid that covers the ranges of all of ``names`` (at least one), or why there is none.
+        """The qparams that cover the ranges of all of ``names`` (at least one), or why there is none.
 
         Args:
             names: of values.
-            spec: the grid and the range method.
+            spec: the type and the range method.
             also: a further range to cover, 0-d.
         """
         lows: list[npt.NDArray[np.float64]] = []
@@ -114,13 +114,13 @@ def _of_channels(name: str, statistics: Statistics, spec: Spec) -> Interval | st
 # The qparams of a bias: the product's or its own, and the weight scales that make room for it.
 #
 # derived    q_b = round_half_even(b / (s_x · s_w)), int32         |q_b| ≤ 2³⁰: the other half of int32 is the products'
-# own        q_b = round_half_even(b / s_b) on a grid of its own width, s_b the smallest scale that covers max |b|
+# own        q_b = round_half_even(b / s_b) in a type of its own width, s_b the smallest scale that covers max |b|
 #
 #     finer chosen    s_x·s_w · q_xw + s_b · q_b: the sum has the finer of both scales, where nothing more is lost
-#     product         s_b := max(s_b, s_x·s_w): a bias finer than the product is rounded to the product's grid
-#     bias            round(s_x·s_w · q_xw / s_b) + q_b: the product is rounded to the bias's grid, int32
+#     product         s_b := max(s_b, s_x·s_w): a bias finer than the product is rounded to the product's scale
+#     bias            round(s_x·s_w · q_xw / s_b) + q_b: the product is rounded to the bias's scale, int32
 #
-# Where a bias that is added on the product's grid would not fit there, the weight's scale is raised until it does: a
+# Where a bias that is added at the product's scale would not fit there, the weight's scale is raised until it does: a
 # weight that coarse is small compared with its bias. A channel of zeros takes a scale from the others, so that its bias
 # keeps its precision: zeros themselves determine no scale.
 #
@@ -128,7 +128,7 @@ def _of_channels(name: str, statistics: Statistics, spec: Spec) -> Interval | st
 
 LIMIT = 2.0**30
 _SMALLEST_PRODUCT = 2.0**-126
-_DEAD_LEVELS = 20
+_DEAD_BITS = 20
 
 Floats = npt.NDArray[np.float64]
 INT32 = QType.parse("int32")
@@ -161,12 +161,12 @@ def raised_for_bias(
         input_scale: s_x.
         bias: one value a channel, or any number of them per tensor.
         pow2: keep scales powers of two.
-        dead: all weights are zero, so that their scale is free: 2²⁰ levels for the largest bias.
+        dead: all weights are zero, so that their scale is free: 2²⁰ codes for the largest bias.
     """
     reach = np.abs(bias) if weight.axis is not None else np.abs(bias).max(initial=0.0)
     if dead and np.any(reach):
         top = np.log2(np.max(reach) / input_scale)
-        weight = _with_scale(weight, np.full(weight.scale.shape, 2.0 ** (np.ceil(top) - _DEAD_LEVELS)))
+        weight = _with_scale(weight, np.full(weight.scale.shape, 2.0 ** (np.ceil(top) - _DEAD_BITS)))
     needed = np.maximum(reach / LIMIT, _SMALLEST_PRODUCT) / input_scale
     short = weight.scale < needed
     if not short.any():
@@ -178,13 +178,13 @@ def raised_for_bias(
 
 
 def bias_qparams(weight: QParams, input_scale: float, axis: int) -> QParams:
-    """The int32 grid of a product: the float32 product of both scales, of many along ``axis`` of its bias."""
+    """The int32 qparams of a product: the float32 product of both scales, per channel along ``axis`` of its bias."""
     product = np.float32(input_scale) * weight.scale
     return QParams(product, 0, INT32, axis=None if weight.axis is None else axis)
 
 
 def own_qparams(spec: BiasSpec, bias: Floats) -> QParams:
-    """The grid of a bias's own, one a tensor, that covers all of ``bias``."""
+    """Qparams for a bias alone, per tensor, that cover all of ``bias``."""
     return spec.grid_kind.choose(bias.min(), bias.max())
 
 
@@ -218,7 +218,7 @@ _WIDEST_CHECKED = 16
 
 
 def inner_problem(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | None:
-    """Why the grids that are asked for inside ``unit`` cannot be planned; None when they can, or none are asked for."""
+    """Why the qparams requested inside ``unit`` cannot be planned; None when they can, or none are requested."""
     words = _asked(unit, options)
     if _mistaken(unit, options):
         return "ONNX Runtime takes a Gemm's int32 bias for one at the product's scale: use canonical = 'split_bias'"
@@ -237,7 +237,7 @@ def inner_problem(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | Non
 
 
 def _without_range(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | None:
-    """What of the statistics of inner values, or of the grids that are to cover them, cannot be had."""
+    """What of the statistics of inner values, or of the qparams that are to cover them, cannot be had."""
     for value in (unit.correlation, unit.sum):
         if value is not None and (problem := ranges.problem(value.name or "")) is not None:
             return problem
@@ -261,7 +261,7 @@ def _mistaken(unit: Unit, options: SlotOptions) -> bool:
 def plan_inner(
     unit: Unit, options: SlotOptions, decided: Mapping[Slot, Decision], ranges: Ranges
 ) -> dict[Slot, Decision]:
-    """Slot → decision for the correlation and the sum, where asked for, and for a bias that shares a grid.
+    """Slot → decision for the correlation and the sum, where requested, and for a bias that shares qparams.
 
     Args:
         unit: one without an ``inner_problem``.
@@ -293,13 +293,13 @@ def _asked(unit: Unit, options: SlotOptions) -> list[str]:
 
 
 def _rules(unit: Unit, options: SlotOptions) -> bool:
-    """Whether the grid of the unit's bias is forced upon its correlation."""
+    """Whether the qparams of the unit's bias are forced upon its correlation."""
     own = options.bias.kind is BiasKind.OWN and options.bias.finer is Finer.BIAS
     return own and unit.bias_operand is not None
 
 
 def _shares(unit: Unit, options: SlotOptions) -> bool:
-    """Whether the unit's bias, a constant, is to be on the grid of its correlation."""
+    """Whether the unit's bias, a constant, is to have the qparams of its correlation."""
     operand = unit.bias_operand
     return options.bias.kind is BiasKind.SHARED and operand is not None and is_constant(operand[2])
 
@@ -324,7 +324,7 @@ def _bias_range(unit: Unit, options: SlotOptions) -> Interval | None:
 
 
 def _ruled(unit: Unit, decided: Mapping[Slot, Decision], ranges: Ranges) -> Decision:
-    """The grid of the bias, at the width of an accumulator."""
+    """The qparams of the bias, at the width of an accumulator."""
     slot, own = next(
         ((slot, qparams_of(decision)) for slot, decision in decided.items() if slot.role is Role.BIAS), (None, None)
     )
@@ -360,6 +360,6 @@ def _sum(unit: Unit, spec: Spec, found: Mapping[Slot, Decision], ranges: Ranges)
 
 
 def _static(qparams: QParams | str, note: str = "") -> Static:
-    """The decision for a grid that ``inner_problem`` found to be there."""
+    """The decision for qparams that ``inner_problem`` found to be there."""
     assert not isinstance(qparams, str)
     return Static(qparams, note)

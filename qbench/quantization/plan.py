@@ -124,16 +124,16 @@ class Plan:
         graph: digest of the canonical graph.
         profile: digest of the profile.
         decisions: slot → decision, in graph order.
-        clips: Relu and Clip nodes whose result goes on a grid, and where they are done.
+        clips: Relu and Clip nodes whose result is quantized, and where they are done.
         floats: units that stay float, with the reason.
         macs: multiply-accumulates of one sample.
-        integer_mac_count: how many of them multiply integers. weight_mac_count: how many have a weight on a grid,
+        integer_mac_count: how many of them multiply integers. weight_mac_count: how many have a quantized weight,
             whatever it is multiplied with.
-        saturated: slots of constants that hold entries beyond their grid, and how many.
+        saturated: slots of constants that hold entries out of the range of their codes, and how many.
         idle_rules: the rules of the schema that spoke about no unit of this graph, in words.
         requested: every unit with a float result, in graph order, and what the schema asks of it, in words.
         corrects_biases: the schema wants biases corrected on samples, once the plan is written (``correct_biases``).
-        run_in_float: products on grids that the backend runs in floats, and why; not part of the digest.
+        run_in_float: products of quantized operands that the backend runs in floats, and why; not part of the digest.
         quantized_outputs: the graph outputs that are quantized and dequantized again; all others leave it as computed.
         node_macs: node → multiply-accumulates of one sample. integer_nodes: those planned in integers. Both are not
             part of the digest, and files do not hold them.
@@ -205,18 +205,18 @@ class Plan:
 
     @property
     def quantized_units(self) -> tuple[str, ...]:
-        """The units of which at least one slot is on a grid, known beforehand or made at run time; in graph order."""
-        on_grids = {slot.node for slot, d in self.decisions.items() if not isinstance(d, KeptFloat)}
-        return tuple(name for name in self.requested if name in on_grids and name not in self.floats)
+        """The units of which at least one slot is quantized, known beforehand or made at run time; in graph order."""
+        quantized = {slot.node for slot, d in self.decisions.items() if not isinstance(d, KeptFloat)}
+        return tuple(name for name in self.requested if name in quantized and name not in self.floats)
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """A sentence for every unit that the schema wanted on a grid and that stays float."""
+        """A sentence for every unit that the schema wanted quantized and that stays float."""
         return tuple(f"{name} stays float: {f.reason}" for name, f in self.floats.items() if f.refused)
 
     @property
     def values(self) -> dict[str, QParams]:
-        """Computed or fed value → its grid."""
+        """Computed or fed value → its qparams."""
         found = {}
         for slot, decision in self.decisions.items():
             qparams = qparams_of(decision)
@@ -226,7 +226,7 @@ class Plan:
 
     @property
     def constants(self) -> dict[Slot, QParams]:
-        """Slots of constants that become integers, with their grids."""
+        """Slots of constants that become integers, with their qparams."""
         pairs = ((slot, qparams_of(decision)) for slot, decision in self.decisions.items())
         return {s: q for s, q in pairs if q is not None and s.role in (Role.WEIGHT, Role.BIAS)}
 
@@ -348,7 +348,7 @@ def _came(decision: Decision) -> bool:
 #             "kind": "static" | "fixed" | "shared" | "derived" | "given" | "dynamic" | "float",
 #             "qtype", "scale", "zero_point", "axis", "block_size", "narrow_range",
 #             "note" | "source" | "sources" | "reason",
-#             "saturated" (entries of a constant beyond their grid, where there are any)}]}
+#             "saturated" (entries of a constant out of the range of their codes, where there are any)}]}
 
 Array = npt.NDArray[Any]
 

@@ -44,7 +44,7 @@ from qbench.quantization.internal_qparams import Ranges, plan_inner
 from qbench.quantization.plan import Plan
 from qbench.quantization.schema import Schema, SlotOptions
 from qbench.quantization.spec import BiasKind, Role, Slot
-from qbench.quantization.value_qparams import ValueGrids, plan_values
+from qbench.quantization.value_qparams import ValueQParams, plan_values
 
 
 def as_schema(schema: object) -> Schema:
@@ -179,18 +179,18 @@ def make_plan(
     known = ranges or Ranges(profile)
     masked = masked_values(canonical.graph, profile.values)
     candidates, floats = candidates_of(requests, known, limits, masked, chosen.outputs)
-    grids = plan_values(candidates, known, limits, given_values(canonical))
-    floats.update({name: Float(reason, refused=True) for name, reason in grids.left_out.items()})
+    value_qparams = plan_values(candidates, known, limits, given_values(canonical))
+    floats.update({name: Float(reason, refused=True) for name, reason in value_qparams.left_out.items()})
     decisions: dict[Slot, Decision] = {}
     clips: dict[str, ClipForm] = {}
     integer: set[str] = set()
     run_in_float: dict[str, str] = {}
     for candidate in candidates:
-        if candidate.unit.name in grids.left_out:
+        if candidate.unit.name in value_qparams.left_out:
             continue
-        slots = _slots(candidate, grids, known, limits)
+        slots = _slots(candidate, value_qparams, known, limits)
         decisions.update(slots)
-        clips.update(_clip(candidate, grids))
+        clips.update(_clip(candidate, value_qparams))
         if multiplies_integers(candidate.unit, slots):
             reason = reason_for_float(candidate.unit, slots, limits)
             if reason:
@@ -223,21 +223,23 @@ def make_plan(
 
 
 def _with_weights(decisions: Mapping[Slot, Decision]) -> set[str]:
-    """The nodes that have a weight on a grid."""
+    """The nodes that have a quantized weight."""
     return {slot.node for slot, d in decisions.items() if slot.role is Role.WEIGHT and qparams_of(d) is not None}
 
 
-def _slots(candidate: Candidate, grids: ValueGrids, ranges: Ranges, capabilities: Capabilities) -> dict[Slot, Decision]:
+def _slots(
+    candidate: Candidate, value_qparams: ValueQParams, ranges: Ranges, capabilities: Capabilities
+) -> dict[Slot, Decision]:
     """The slots of one unit: inputs, constants, inner values, outputs."""
-    decided = _inputs(candidate, grids)
+    decided = _inputs(candidate, value_qparams)
     constants = plan_constants(candidate, _input_scale(decided), capabilities)
     decided.update(_reasoned(candidate, constants, decided))
     decided.update(plan_inner(candidate.unit, candidate.options, decided, ranges))
-    decided.update(_outputs(candidate, grids))
+    decided.update(_outputs(candidate, value_qparams))
     return decided
 
 
-def _inputs(candidate: Candidate, grids: ValueGrids) -> dict[Slot, Decision]:
+def _inputs(candidate: Candidate, value_qparams: ValueQParams) -> dict[Slot, Decision]:
     if candidate.float_input:
         return {
             Slot(candidate.unit.name, Role.INPUT, index, value.name or ""): KeptFloat(candidate.float_input)
@@ -245,21 +247,21 @@ def _inputs(candidate: Candidate, grids: ValueGrids) -> dict[Slot, Decision]:
         }
     if candidate.options.input is None:
         return {}
-    found: Mapping[str, Decision] = grids.dynamic if candidate.dynamic else grids.decisions
+    found: Mapping[str, Decision] = value_qparams.dynamic if candidate.dynamic else value_qparams.decisions
     return {
         Slot(candidate.unit.name, Role.INPUT, index, value.name or ""): found[value.name or ""]
         for index, value in candidate.data_inputs
     }
 
 
-def _outputs(candidate: Candidate, grids: ValueGrids) -> dict[Slot, Decision]:
+def _outputs(candidate: Candidate, value_qparams: ValueQParams) -> dict[Slot, Decision]:
     """The qparams of results for which the schema requests them, and why others have none."""
     if candidate.output is None:
         return {}
     found: dict[Slot, Decision] = {}
     for index, value in enumerate(candidate.outputs):
         reason = "it leaves the graph" if value.is_graph_output() else "nothing reads it"
-        decision = grids.decisions.get(value.name or "", KeptFloat(reason))
+        decision = value_qparams.decisions.get(value.name or "", KeptFloat(reason))
         found[Slot(candidate.unit.name, Role.OUTPUT, index, value.name or "")] = decision
     return found
 
@@ -308,7 +310,7 @@ def _reasoned(
 
 
 def _saturated(model: ir.Model, decisions: Mapping[Slot, Decision]) -> dict[Slot, int]:
-    """Slots of constants with entries beyond their grid, and how many."""
+    """Slots of constants with entries out of the range of their codes, and how many."""
     values = values_by_name(model)
     found: dict[Slot, int] = {}
     for slot, decision in decisions.items():
@@ -319,9 +321,9 @@ def _saturated(model: ir.Model, decisions: Mapping[Slot, Decision]) -> dict[Slot
     return found
 
 
-def _clip(candidate: Candidate, grids: ValueGrids) -> dict[str, ClipForm]:
-    """The unit's clip by the name of its node, when its result goes on a grid."""
-    decision, clip = grids.decisions.get(candidate.unit.output.name or ""), candidate.unit.clip
+def _clip(candidate: Candidate, value_qparams: ValueQParams) -> dict[str, ClipForm]:
+    """The unit's clip by the name of its node, when its result is quantized."""
+    decision, clip = value_qparams.decisions.get(candidate.unit.output.name or ""), candidate.unit.clip
     qparams = None if decision is None else qparams_of(decision)
     return {} if clip is None or qparams is None else {node_key(clip): clip_form(clip, qparams)}
 

@@ -32,7 +32,7 @@ from qbench.quantization.spec import Role, Slot
 #
 #     DynamicQuantizeLSTM  X dynamic; W [directions, inputs, 4 units] and R along the last axis or per direction
 #     MatMulNBits          B (N, K) in blocks along K, packed; the data float
-#     MatMulInteger, ConvInteger with scales that are not found behind them: both operands on grids of scale 1
+#     MatMulInteger, ConvInteger with scales that are not found behind them: both operands with scale 1
 #
 # Source: ONNX Runtime 1.24, docs/ContribOperators.
 
@@ -70,11 +70,11 @@ def _slot(node: ir.Node, role: Role, index: int) -> Slot:
 
 def _weight(node: ir.Node, index: int, *, scale: int, point: int) -> Decision:
     """One scale, one a direction (axis 0), or one a column where there is one direction (axis 2)."""
-    scales, points, levels = _constant(node, scale), _constant(node, point), node.inputs[index]
-    if scales is None or levels is None or levels.dtype is None:
+    scales, points, codes = _constant(node, scale), _constant(node, point), node.inputs[index]
+    if scales is None or codes is None or codes.dtype is None:
         return KeptFloat("its scales are computed")
     zeros = np.zeros(scales.shape, np.int64) if points is None else points.astype(np.int64)
-    qtype, source = QType.parse(levels.dtype.name.lower()), f"the {node.op_type} '{node_key(node)}'"
+    qtype, source = QType.parse(codes.dtype.name.lower()), f"the {node.op_type} '{node_key(node)}'"
     if scales.size == 1:
         return Given(QParams(scales.reshape(()), zeros.reshape(()), qtype), source)
     if scales.ndim == 1:
@@ -98,8 +98,8 @@ def _blocks(node: ir.Node) -> Decision:
         zeros = _unpacked(points.reshape(rows, -1), bits)[:, : shape[1]]
     elif points is not None:
         return KeptFloat("its zero points are real numbers")
-    grid = QParams(scales.reshape(shape), zeros, QType.parse(f"uint{bits}"), axis=1, block_size=size)
-    return Given(grid, f"the MatMulNBits '{node_key(node)}'")
+    qparams = QParams(scales.reshape(shape), zeros, QType.parse(f"uint{bits}"), axis=1, block_size=size)
+    return Given(qparams, f"the MatMulNBits '{node_key(node)}'")
 
 
 def _unpacked(packed: _Array, bits: int) -> npt.NDArray[np.int64]:

@@ -16,11 +16,11 @@ from qbench.calibration import RangeMethod, get_range_method
 from qbench.graph import Capabilities, ZeroPoints
 from qbench.numerics import GridKind, QParams, QType, ScaleKind, Symmetry
 
-# How a bias is to be added: on whose grid, in how many bits, and at whose scale the sum is.
+# How a bias is to be added: at whose scale, in how many bits, and at whose scale the sum is.
 
 
 class BiasKind(enum.Enum):
-    """Where the grid of a bias comes from: the scales of input and weight, its own range, or the correlation's grid."""
+    """Where the qparams of a bias come from: the scales of input and weight, its own range, or the correlation."""
 
     DERIVED = "derived"
     OWN = "own"
@@ -29,7 +29,7 @@ class BiasKind(enum.Enum):
 
 
 class Finer(enum.Enum):
-    """On whose grid product and bias are added when the bias has a scale of its own.
+    """At whose scale product and bias are added when the bias has a scale of its own.
 
     CHOSEN: on the finer of the two, which loses nothing. PRODUCT: on the product's, so that a bias finer than it is
     rounded to it. BIAS: on the bias's, so that a product finer than it is rounded to it.
@@ -46,13 +46,13 @@ class BiasSpec:
 
     Args:
         kind: ``derived``: int32 at scale(input) · scale(weight); ``own``: at a scale of its own, symmetric, one a
-            tensor; ``shared``: on the grid of the unit's correlation, which then covers both; ``float``.
-        qtype: the grid of an ``own`` one.
+            tensor; ``shared``: with the qparams of the unit's correlation, which then covers both; ``float``.
+        qtype: the integer type of an ``own`` one.
         scale_kind: of an ``own`` one.
-        finer: whose grid the sum has when the bias's is its own.
+        finer: whose scale the sum has when the bias has its own.
 
     Raises:
-        ValueError, InputError: an unsigned or unknown grid, or settings of an own grid without one.
+        ValueError, InputError: an unsigned or unknown type, or settings of an own scale without one.
     """
 
     kind: BiasKind = BiasKind.DERIVED
@@ -71,7 +71,7 @@ class BiasSpec:
 
     @property
     def grid_kind(self) -> GridKind:
-        """The grid of an ``own`` one, without its scale."""
+        """The quantization grid of an ``own`` one, without its scale."""
         return GridKind(QType.parse(self.qtype), "symmetric", scale_kind=cast(ScaleKind, self.scale_kind))
 
     def __str__(self) -> str:
@@ -100,8 +100,8 @@ FLOAT_BIAS = BiasSpec(kind=BiasKind.FLOAT)
 #     w ──weight─┘                + ──sum── clip ──output──
 #     b ──bias────────────────────┘
 #
-# An integer engine that adds the bias in the accumulator has no grid for correlation and sum; a schema that asks for
-# one names canonical passes that split the bias off, so that both are values of the graph.
+# An integer engine that adds the bias in the accumulator has no qparams for correlation and sum; a schema that asks for
+# them names canonical passes that split the bias off, so that both are values of the graph.
 
 
 class Role(enum.Enum):
@@ -132,7 +132,7 @@ class Slot:
         return f"{self.node}.{self.role.value}[{self.index}]"
 
 
-# How one tensor is to be quantized: grid, family, granularity, kind of scale, and where its range comes from.
+# How one tensor is to be quantized: type, family, granularity, kind of scale, and where its range comes from.
 
 
 class Granularity(enum.Enum):
@@ -148,18 +148,18 @@ class Spec:
     """How one tensor is to be quantized; plain words, so that a schema can be a TOML table.
 
     Args:
-        qtype: the grid, as in ``int8``.
+        qtype: the integer type, as in ``int8``.
         symmetry: ``asymmetric``, ``symmetric`` or ``symmetric_unsigned``.
         granularity: per tensor, per channel, or per block of ``block_size`` elements of what is summed over.
         block_size: elements of a block.
-        narrow_range: leave out the lowest level.
+        narrow_range: leave out the lowest code.
         scale_kind: ``real``, ``pow2`` (rounded up) or ``pow2_nearest``.
         range_method: the rule that takes a range from statistics, as in ``minmax`` or ``percentile(99.9)``.
         dynamic: parameters are computed from every batch at run time; nothing is calibrated.
         scale, zero_point: parameters fixed beforehand, of one tensor; they come together, and no range is taken.
 
     Raises:
-        ValueError, InputError: no such grid, family, kind of scale or range method, or settings that exclude another.
+        ValueError, InputError: no such type, family, kind of scale or range method, or settings that exclude another.
     """
 
     qtype: str
@@ -219,7 +219,7 @@ class Spec:
 
     @property
     def kind(self) -> GridKind:
-        """The grid asked for, without its scale."""
+        """The quantization grid requested, without its scale."""
         symmetry, scale_kind = cast(Symmetry, self.symmetry), cast(ScaleKind, self.scale_kind)
         return GridKind(QType.parse(self.qtype), symmetry, self.narrow_range, scale_kind)
 
@@ -249,24 +249,24 @@ class Spec:
         return " ".join(words)
 
 
-# The ONNX element types that hold levels, and levels as tensors of them.
+# The ONNX element types that hold codes, and codes as tensors of them.
 #
 # constants      the narrowest of 4, 8, 16 and 32 bits
 # activations    the narrowest of 8, 16 and 32: optimized sessions of ONNX Runtime (1.31) fail on a QuantizeLinear to 4
 #                bits or drop a Relu before it, whatever its zero point; in 8 bits they count them in integers
 #
-# A grid narrower than its element type needs a clip, which ONNX Runtime has of 8 bits, not of 4 and 16.
+# A type narrower than its element type needs a clip, which ONNX Runtime has of 8 bits, not of 4 and 16.
 
 _CLIPPED = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
 
 
 def constant_dtype(qtype: QType) -> ir.DataType:
-    """The element type that stores a constant's levels."""
+    """The element type that stores a constant's codes."""
     return _dtype(qtype, (4, 8, 16, 32))
 
 
 def activation_dtype(qtype: QType) -> ir.DataType:
-    """The element type that a QuantizeLinear onto the grid gives; of 32 bits there is no such operator."""
+    """The element type that a QuantizeLinear to it gives; of 32 bits there is no such operator."""
     return _dtype(qtype, (8, 16, 32))
 
 
@@ -277,26 +277,26 @@ def saturates_at(dtype: ir.DataType) -> tuple[int, int]:
     return ends.qmin, ends.qmax
 
 
-def clips_levels(dtype: ir.DataType) -> bool:
-    """Whether levels of ``dtype`` can be clipped as integers."""
+def clips_codes(dtype: ir.DataType) -> bool:
+    """Whether codes of ``dtype`` can be clipped as integers."""
     return dtype in _CLIPPED
 
 
-def stored(levels: npt.NDArray[Any], dtype: ir.DataType) -> ir.TensorProtocol:
-    """Levels as a tensor of ``dtype``, packed where that is narrower than a byte."""
+def stored(codes: npt.NDArray[Any], dtype: ir.DataType) -> ir.TensorProtocol:
+    """Codes as a tensor of ``dtype``, packed where that is narrower than a byte."""
     if dtype.bitwidth < 8:
         narrow = getattr(ml_dtypes, dtype.name.lower())
-        return ir.tensor(levels.astype(narrow), dtype=dtype)
-    return ir.tensor(levels.astype(dtype.numpy(), copy=False), dtype=dtype)
+        return ir.tensor(codes.astype(narrow), dtype=dtype)
+    return ir.tensor(codes.astype(dtype.numpy(), copy=False), dtype=dtype)
 
 
-def end_values(qparams: QParams, levels: tuple[int, int], rank: int | None) -> tuple[npt.NDArray[np.float32], ...]:
-    """The real values of two levels, float32; per channel in a form that broadcasts against ``rank`` dimensions."""
+def end_values(qparams: QParams, codes: tuple[int, int], rank: int | None) -> tuple[npt.NDArray[np.float32], ...]:
+    """The real values of two codes, float32; per channel in a form that broadcasts against ``rank`` dimensions."""
     shape: tuple[int, ...] = ()
     if qparams.axis is not None:
         assert rank is not None
         shape = tuple(qparams.scale.size if i == qparams.axis % rank else 1 for i in range(rank))
-    centred = (np.asarray(level - qparams.zero_point).reshape(shape) for level in levels)
+    centred = (np.asarray(code - qparams.zero_point).reshape(shape) for code in codes)
     return tuple(np.asarray(c.astype(np.float32) * qparams.scale.reshape(shape), np.float32) for c in centred)
 
 
@@ -307,7 +307,7 @@ def _dtype(qtype: QType, widths: tuple[int, ...]) -> ir.DataType:
 
 # What of a spec a backend, or ONNX, cannot do: a sentence for each limit.
 #
-# A grid of a width that ONNX has no type for is stored in a wider one, so a backend takes it that takes either.
+# A type of a width that ONNX has no type for is stored in a wider one, so a backend takes it that takes either.
 
 
 def beyond_activations(spec: Spec, capabilities: Capabilities, *, moved: bool) -> str | None:

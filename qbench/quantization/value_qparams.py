@@ -136,7 +136,7 @@ def _touched(movers: Sequence[Candidate], wanted: set[ir.Value]) -> set[Candidat
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """A set of values with one grid.
+    """A set of values that share qparams.
 
     Args:
         spec: the requested qparams.
@@ -261,18 +261,18 @@ def _joined(groups: Mapping[ir.Value, Group], claims: Claims) -> Group | str:
 
 
 def _agree(one: Group, other: Group) -> bool:
-    """Whether one grid can be that of both."""
+    """Whether both can have the same qparams."""
     if one.given is not None or other.given is not None:
         if not other.own and other.given is None:
             return True
-        return one.given is not None and other.given is not None and _grid(one) == _grid(other)
+        return one.given is not None and other.given is not None and _given_qparams(one) == _given_qparams(other)
     if one.spec != other.spec:
         return False
     fixed = {one.fixed_by, other.fixed_by} - {""}
     return not fixed or one.spec.fixed is not None or (one.fixed_by == other.fixed_by)
 
 
-def _grid(group: Group) -> object:
+def _given_qparams(group: Group) -> object:
     return None if group.given is None else qparams_of(group.given)
 
 
@@ -285,7 +285,7 @@ _COARSER = 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ValueGrids:
+class ValueQParams:
     """Value name → decision, the units that work on them, and those left out with the reason.
 
     ``dynamic`` are values whose parameters are computed at run time, for the units that ask for it alone.
@@ -302,8 +302,8 @@ def plan_values(
     ranges: Ranges,
     capabilities: Capabilities,
     given: Mapping[str, Decision] | None = None,
-) -> ValueGrids:
-    """Grids for the values of ``candidates`` (those whose rule quantizes activations), in graph order.
+) -> ValueQParams:
+    """Qparams for the values of ``candidates`` (those whose rule quantizes activations), in graph order.
 
     Args:
         candidates: units that can be quantized.
@@ -331,11 +331,11 @@ def plan_values(
             break
         left_out.update(dropped)
         active = [candidate for candidate in active if candidate.unit.name not in dropped]
-    return ValueGrids(decisions, _dynamic(active), tuple(active), left_out)
+    return ValueQParams(decisions, _dynamic(active), tuple(active), left_out)
 
 
 def _apart(active: Sequence[Candidate], ranges: Ranges, given: Mapping[str, Decision]) -> dict[str, str]:
-    """The units that choose between values of very different range, and by how much one grid would be too coarse."""
+    """The units that choose between values of very different range, and how much too coarse shared qparams would be."""
     found = {}
     for candidate in active:
         spec = candidate.input
@@ -357,7 +357,7 @@ def _apart(active: Sequence[Candidate], ranges: Ranges, given: Mapping[str, Deci
 
 
 def _note(active: Sequence[Candidate], apart: Mapping[str, str], decisions: dict[str, Decision]) -> None:
-    """Add to the results of the units in ``apart`` why their operands have grids of their own."""
+    """Add to the results of the units in ``apart`` why their operands have qparams of their own."""
     for candidate in active:
         note = apart.get(candidate.unit.name)
         for value in candidate.outputs if note else ():
@@ -371,7 +371,7 @@ def _refused_claims(
 ) -> dict[str, str]:
     """Let every unit claim what it wants; the units whose claims cannot be had, with the reason.
 
-    A unit that chooses between values which cannot share one grid, as where operators fix them, is added to ``apart``.
+    A unit that chooses between values which cannot share qparams, as where operators fix them, is added to ``apart``.
     """
     refused = {}
     for candidate in active:
@@ -400,16 +400,16 @@ def _claims(candidate: Candidate, wanted: set[ir.Value], *, one_grid: bool) -> C
     return Claims(
         unit=candidate.unit.name,
         specs=specs,
-        joined=_value_grids_joined(candidate, operands, results, one_grid=one_grid),
+        joined=_values_joined(candidate, operands, results, one_grid=one_grid),
         moved=moved,
         fixed=dict.fromkeys(results, candidate.unit.head.op_type) if by_operator else {},
     )
 
 
-def _value_grids_joined(
+def _values_joined(
     candidate: Candidate, operands: Sequence[ir.Value], results: Sequence[ir.Value], *, one_grid: bool
 ) -> tuple[ir.Value, ...]:
-    """The values that are to have one grid: what the operator demands, and what the schema asks for."""
+    """The values that are to share qparams: what the operator demands, and what the schema asks for."""
     shares = candidate.options.share
     joined = list(operands if one_grid or Share.INPUTS in shares else operands[:1])
     if one_grid or candidate.moves or Share.OUTPUT in shares:
@@ -425,7 +425,7 @@ def _decided(
     capabilities: Capabilities,
     decisions: dict[str, Decision],
 ) -> dict[str, str]:
-    """Fill ``decisions``; the units around a value for which there is no grid, with the reason."""
+    """Fill ``decisions``; the units around a value without qparams, with the reason."""
     chosen: dict[ir.Value, Decision | str] = {}
     for value, group in groups.members.items():
         leader = groups.leader(value)
@@ -477,7 +477,7 @@ def _shared(decision: Decision, leader: ir.Value) -> Decision:
 
 
 def _computed_too(active: Sequence[Candidate], decisions: Mapping[str, Decision]) -> dict[str, str]:
-    """The units that want parameters at run time for a value that has a grid known beforehand."""
+    """The units that want parameters at run time for a value that has qparams known beforehand."""
     found = {}
     for candidate in active:
         if not candidate.dynamic:

@@ -21,13 +21,13 @@ from qbench.graph import (
 )
 from qbench.numerics import QParams, QType, quantize
 from qbench.passes import NameScope, plannable
-from qbench.quantization.candidates import ClipForm, levels_of
+from qbench.quantization.candidates import ClipForm, codes_of
 from qbench.quantization.decision import Dynamic
 from qbench.quantization.plan import Plan, plan_digest
 from qbench.quantization.spec import (
     Role,
     activation_dtype,
-    clips_levels,
+    clips_codes,
     constant_dtype,
     end_values,
     saturates_at,
@@ -91,11 +91,11 @@ class NodeWriter:
         return value
 
 
-# Writing a grid of 32 bits, which QuantizeLinear does not have, in floats (``graph.qdq``).
+# Writing codes of 32 bits, which QuantizeLinear does not have, in floats (``graph.qdq``).
 
 
-def write_float_levels(nodes: NodeWriter, value: ir.Value, qparams: QParams) -> None:
-    """Put ``value`` on its grid for everything that reads it inside the graph.
+def write_float_codes(nodes: NodeWriter, value: ir.Value, qparams: QParams) -> None:
+    """Quantize ``value`` for everything that reads it inside the graph.
 
     Raises:
         UnsupportedError: channels with zero points of their own.
@@ -105,17 +105,22 @@ def write_float_levels(nodes: NodeWriter, value: ir.Value, qparams: QParams) -> 
         raise UnsupportedError(
             f"Writing '{value.name}' on a grid of {qparams.qtype}",
             found=f"{len(points)} zero points",
-            expected="one, as the levels are clipped in one step",
+            expected="one, as the codes are clipped in one step",
             remedy="Ask for a symmetric grid.",
         )
     uses, name, (point,) = tuple(value.uses()), qparams.qtype.name, points
     scale = nodes.initializer(f"{value.name}_scale", ir.tensor(_spread(value, qparams)))
     ends = [
-        nodes.initializer(f"{value.name}_{word}", ir.tensor(np.float32(level - point)))
-        for word, level in (("low", qparams.qmin), ("high", qparams.qmax))
+        nodes.initializer(f"{value.name}_{word}", ir.tensor(np.float32(code - point)))
+        for word, code in (("low", qparams.qmin), ("high", qparams.qmax))
     ]
     last, after = value, value.producer()
-    for operator, operands, word in (("Div", [scale], "levels"), ("Round", [], "rounded"), ("Clip", ends, "clipped")):
+    steps: tuple[tuple[str, list[ir.Value], str], ...] = (
+        ("Div", [scale], "levels"),  # stored name
+        ("Round", [], "rounded"),
+        ("Clip", ends, "clipped"),
+    )
+    for operator, operands, word in steps:
         node = nodes.made(operator, [last, *operands], [], f"{value.name}_{word}", ir.DataType.FLOAT)
         node.outputs[0].shape = value.shape
         mark_float_codes(node, name)
@@ -154,7 +159,7 @@ class PairWriter:
         self._replaced: dict[str, ir.Value] = {}
 
     def value(self, value: ir.Value, qparams: QParams, clip: ClipForm, *, leaves: bool = False) -> None:
-        """Put ``value`` on its grid for everything that reads it inside the graph; ``clip`` is of its producer.
+        """Quantize ``value`` for everything that reads it inside the graph; ``clip`` is of its producer.
 
         ``leaves``: also as a graph output.
         """
@@ -162,18 +167,18 @@ class PairWriter:
         if not uses and not leaves:
             return
         if qparams.qtype.bits > 16:
-            write_float_levels(self._nodes, value, qparams)
+            write_float_codes(self._nodes, value, qparams)
             return
         producer, dtype = value.producer(), activation_dtype(qparams.qtype)
         moved = producer if clip is not ClipForm.FLOAT else None
         source = value if moved is None else moved.inputs[0]
         assert source is not None
-        levels = (qparams.qmin, qparams.qmax)
+        codes = (qparams.qmin, qparams.qmax)
         if moved is not None and clip is ClipForm.INTEGER:
-            levels = levels_of(moved, qparams)
-        narrow, stem, after = levels != saturates_at(dtype), value.name or "", producer
-        if narrow and not clips_levels(dtype):
-            source = self._clipped_values(source, after, qparams, levels)
+            codes = codes_of(moved, qparams)
+        narrow, stem, after = codes != saturates_at(dtype), value.name or "", producer
+        if narrow and not clips_codes(dtype):
+            source = self._clipped_values(source, after, qparams, codes)
             after = source.producer()
         parameters = self._written_parameters(value.name or "", qparams, dtype)
         attributes = _attributes(qparams)
@@ -181,9 +186,9 @@ class PairWriter:
         node.outputs[0].shape = source.shape
         self._nodes.behind(after, node)
         quantized = node.outputs[0]
-        if narrow and clips_levels(dtype):
+        if narrow and clips_codes(dtype):
             clipper = moved if clip is ClipForm.INTEGER else None
-            quantized = self._clipped_levels(quantized, levels, node_key(clipper) if clipper else stem, clipper)
+            quantized = self._clipped_codes(quantized, codes, node_key(clipper) if clipper else stem, clipper)
         for use in uses:
             self._dequantized(quantized, use.node, use.idx, parameters, attributes)
         if leaves:
@@ -193,10 +198,10 @@ class PairWriter:
             self._graph.remove(moved, safe=True)
 
     def dynamic(self, value: ir.Value, qtype: QType, readers: Collection[tuple[str, int]]) -> None:
-        """Let every batch choose the grid of ``value`` for ``readers``, by node and index; others read it in float.
+        """Let every batch choose the qparams of ``value`` for ``readers``, by node and index; others read it in float.
 
         Raises:
-            UnsupportedError: a grid that DynamicQuantizeLinear does not give.
+            UnsupportedError: a type that DynamicQuantizeLinear does not give.
         """
         if qtype != _DYNAMIC:
             raise UnsupportedError(
@@ -233,8 +238,8 @@ class PairWriter:
             array = constant_value(value)
             if array is None:
                 raise ValueError("no constant there")
-            levels = stored(quantize(array, qparams), dtype)
-            self._integers[key] = self._nodes.initializer(f"{value.name}_quantized", levels)
+            codes = stored(quantize(array, qparams), dtype)
+            self._integers[key] = self._nodes.initializer(f"{value.name}_quantized", codes)
         parameters = self._written_parameters(value.name or "", qparams, dtype)
         self._replaced[value.name or ""] = value
         self._dequantized(self._integers[key], node, index, parameters, _attributes(qparams))
@@ -250,30 +255,28 @@ class PairWriter:
             elif name in self._graph.initializers:
                 del self._graph.initializers[name]
 
-    def _clipped_levels(
-        self, quantized: ir.Value, levels: tuple[int, int], stem: str, clip: ir.Node | None
-    ) -> ir.Value:
-        """``quantized`` clipped to ``levels``; ``clip`` is the clip of real values that it replaces, if any."""
+    def _clipped_codes(self, quantized: ir.Value, codes: tuple[int, int], stem: str, clip: ir.Node | None) -> ir.Value:
+        """``quantized`` clipped to ``codes``; ``clip`` is the clip of real values that it replaces, if any."""
         dtype, maker = quantized.dtype, quantized.producer()
         assert maker is not None
         assert dtype is not None
         ends = [
-            self._nodes.initializer(f"{stem}_{word}", stored(np.asarray(level), dtype))
-            for word, level in zip(("low", "high"), levels, strict=True)
+            self._nodes.initializer(f"{stem}_{word}", stored(np.asarray(code), dtype))
+            for word, code in zip(("low", "high"), codes, strict=True)
         ]
-        node = self._nodes.made("Clip", [quantized, *ends], [], f"{stem}_of_levels", dtype)
+        node = self._nodes.made("Clip", [quantized, *ends], [], f"{stem}_of_levels", dtype)  # stored name
         node.outputs[0].shape = quantized.shape
         self._nodes.behind(maker, node, origin=None if clip is None else origin_of(clip))
         return node.outputs[0]
 
     def _clipped_values(
-        self, source: ir.Value, after: ir.Node | None, qparams: QParams, levels: tuple[int, int]
+        self, source: ir.Value, after: ir.Node | None, qparams: QParams, codes: tuple[int, int]
     ) -> ir.Value:
-        """``source`` clipped to the real values of ``levels``, behind ``after``; per channel by Max and Min."""
+        """``source`` clipped to the real values of ``codes``, behind ``after``; per channel by Max and Min."""
         rank = None if source.shape is None else len(source.shape)
         low, high = (
             self._nodes.initializer(f"{source.name}_{word}", ir.tensor(end))
-            for word, end in zip(("low", "high"), end_values(qparams, levels, rank), strict=True)
+            for word, end in zip(("low", "high"), end_values(qparams, codes, rank), strict=True)
         )
         steps = [("Clip", [low, high])] if qparams.axis is None else [("Max", [low]), ("Min", [high])]
         for operator, ends in steps:
@@ -335,14 +338,14 @@ def _attributes(qparams: QParams) -> list[ir.Attr]:
 
 # Writing a plan into a graph as QuantizeLinear / DequantizeLinear; nothing is decided here.
 #
-#     value ──Q(s, z)──[Clip of levels]──┬──DQ(s, z)── consumer        one Q a value, right behind its producer
+#     value ──Q(s, z)──[Clip of codes]──┬──DQ(s, z)── consumer        one Q a value, right behind its producer
 #                                        └──DQ(s, z)── consumer        one DQ a use, right before its consumer
 #     value ──DynamicQuantizeLinear──────┴──DQ── consumer              parameters that every batch makes anew
 #     integer constant ──DQ(s, z)── consumer
 #
 # Graph inputs and outputs keep their names and float types; a value that is a graph output leaves the graph
 # unquantized, unless the plan names it (``quantized_outputs``): then behind Q and DQ. A Relu or Clip before a Q is
-# absorbed, or moves behind it, as the plan says (``clips``). The convention, with what becomes of grids that ONNX has
+# absorbed, or moves behind it, as the plan says (``clips``). The convention, with what becomes of types that ONNX has
 # no type for, is in ``graph.qdq``.
 
 MARK = "qbench.plan"
@@ -417,7 +420,7 @@ def is_written(model: ir.Model, plan: Plan) -> bool:
 
 
 def _dynamic(plan: Plan) -> dict[tuple[str, QType], set[tuple[str, int]]]:
-    """Value and grid → the operands, node and index, that read it on parameters made at run time."""
+    """Value and type → the operands, node and index, that read it with parameters made at run time."""
     found: dict[tuple[str, QType], set[tuple[str, int]]] = {}
     for slot, decision in plan.decisions.items():
         if isinstance(decision, Dynamic) and slot.role is Role.INPUT:
