@@ -67,12 +67,12 @@ def _worst(finding: Finding, suspect: Suspect) -> Iterator[str]:
     node = node_of(finding, suspect)
     if node is not None and node.isolated is not None:
         yield f"isolated SQNR {decibels(node.isolated)} dB"
-    clipped = 0.0 if node is None else node.clipped_low + node.clipped_high
-    if clipped >= _LEAST_CLIPPED:
-        yield f"clipped {small_percent(clipped)}"
-    weights = 0.0 if node is None else node.clipped_weights
-    if weights >= _LEAST_CLIPPED:
-        yield f"weights clipped {small_percent(weights)}"
+    if node is not None:
+        clipped = node.clipped_low + node.clipped_high
+        if clipped >= _LEAST_CLIPPED:
+            yield f"clipped {small_percent(clipped)}"
+        if node.clipped_weights >= _LEAST_CLIPPED:
+            yield f"weights clipped {small_percent(node.clipped_weights)}"
     yield f"cause: {suspect.cause.value}"
 
 

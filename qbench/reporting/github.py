@@ -95,10 +95,11 @@ def _is_loss(metric: MetricView, step: Step) -> bool:
 
 def _cause_text(cause: Cause) -> str:
     """The worst cells of ``cause`` with their headlines, and what to type next."""
-    lines = [
-        f"{cell.key.name}: {cell.record.headline}" + (f"\n  {cell.found}" if cell.found else "")
-        for cell in cause.cells[:CELLS]
-    ]
+    lines = []
+    for cell in cause.cells[:CELLS]:
+        lines.append(f"{cell.key.name}: {cell.record.headline}")
+        if cell.found:
+            lines.append(f"  {cell.found}")
     text = "\n".join(lines) + _more(len(cause.cells))
     return f"{text}\nNext: {cause.remedies[0]}" if cause.remedies else text
 

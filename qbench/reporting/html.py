@@ -207,15 +207,19 @@ def _texts(cells: Sequence[CellView]) -> tuple[GateTexts, ...]:
         for gate in cell.record.gates:
             words = groups.setdefault((gate.kind, gate.state, gate.rule), {}).setdefault(gate.detail, [])
             words.append(f"{cell.key.backend} {cell.key.column}")
+        texts = [*cell.record.notices, *cell.record.refusals]
         more = cell.record.refusal_count - len(cell.record.refusals)
-        rest = (f"and {more} more nodes left in float",) if more > 0 else ()
-        for text in (*cell.record.notices, *cell.record.refusals, *rest):
+        if more > 0:
+            texts.append(f"and {more} more nodes left in float")
+        for text in texts:
             notices.setdefault(text, []).append(f"{cell.key.backend} {cell.key.column}")
     of_gates = [
         GateTexts(gate=GateRecord(kind=kind, metric="", state=state, detail="", rule=rule), lines=_lines(words))
         for (kind, state, rule), words in groups.items()
     ]
-    return (*of_gates, *([GateTexts(gate=None, lines=_lines(notices))] if notices else []))
+    if notices:
+        of_gates.append(GateTexts(gate=None, lines=_lines(notices)))
+    return tuple(of_gates)
 
 
 def _lines(words: dict[str, list[str]]) -> tuple[tuple[tuple[str, ...], str], ...]:

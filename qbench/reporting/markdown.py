@@ -44,9 +44,11 @@ def escaped(text: str) -> str:
 def code(text: str) -> str:
     """``text`` as a code span, whatever backticks it holds (CommonMark 6.1); tables take ``|`` only escaped."""
     plain = " ".join(text.split()).replace("|", "\\|")
+    if not plain:
+        return ""
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", plain)), default=0))
     gap = " " if plain.startswith("`") or plain.endswith("`") else ""
-    return f"{fence}{gap}{plain}{gap}{fence}" if plain else ""
+    return f"{fence}{gap}{plain}{gap}{fence}"
 
 
 def markdown_text(reports: Sequence[Report], *, charts: Mapping[tuple[str, str], str] | None = None) -> str:
@@ -65,11 +67,10 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
     if report.run is None:
         yield from _notices(report)
         return
-    facts = [
-        report.run.started,
-        f"{report.run.release_of or 'commit'} {report.run.commit}" if report.run.commit else "",
-        report.run.processor,
-    ]
+    facts = [report.run.started]
+    if report.run.commit:
+        facts.append(f"{report.run.release_of or 'commit'} {report.run.commit}")
+    facts.append(report.run.processor)
     yield escaped(" · ".join(filter(None, facts)))
     yield "  ".join(
         f"{symbol} {count} {escaped(name)}" for symbol, name, count in tally_lines(report.cells, report.tallies)
@@ -96,7 +97,7 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
     yield from _history(report, {m: charts[report.suite, m] for m in report.models if (report.suite, m) in charts})
     yield from _known(report)
     versions = ", ".join(f"{escaped(name)} {escaped(version)}" for name, version in report.run.versions)
-    yield f"Run {code(report.run.id)}" + (f"; {versions}" if versions else "")
+    yield "; ".join(filter(None, [f"Run {code(report.run.id)}", versions]))
 
 
 def _notices(report: Report) -> Iterable[str]:

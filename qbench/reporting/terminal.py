@@ -93,11 +93,11 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
         if lead:
             metrics.setdefault((shown_as(lead), lead.name), []).append(model)
     for what in dict.fromkeys(what for what, _ in metrics):
-        texts = [
-            f"{name} ({', '.join(models) if len(models) < 9 else f'{len(models)} models'})"
-            for (shown, name), models in metrics.items()
-            if shown == what
-        ]
+        texts = []
+        for (shown, name), models in metrics.items():
+            if shown == what:
+                named = ", ".join(models) if len(models) < 9 else f"{len(models)} models"
+                texts.append(f"{name} ({named})")
         yield from wrapped(f"{what} of {'; '.join(texts)}", width, "muted", indent=0)
     if any(symbol == BELOW for symbol, _, _ in lines):
         yield from wrapped(f"{BELOW} {BELOW_MEANING}", width, "muted", indent=0)
@@ -108,8 +108,10 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
         f"{cell.key.name} {cell.record.stopped.text}" for cell in report.cells if cell.record.stopped is not None
     ]
     if stopped:
-        more = f"; and {counted(len(stopped) - _STOPPED_NAMED, 'more cell')}" if len(stopped) > _STOPPED_NAMED else ""
-        yield from wrapped("; ".join(stopped[:_STOPPED_NAMED]) + more, width, "muted", indent=0)
+        texts = stopped[:_STOPPED_NAMED]
+        if len(stopped) > _STOPPED_NAMED:
+            texts.append(f"and {counted(len(stopped) - _STOPPED_NAMED, 'more cell')}")
+        yield from wrapped("; ".join(texts), width, "muted", indent=0)
 
 
 def _one_matrix(matrix: Matrix, first: int, width: int, long: bool) -> Iterable[Line]:
@@ -559,7 +561,8 @@ def _closing(report: Report, width: int) -> Iterable[Line]:
     if report.class_remedy:
         yield from wrapped("to see what differs in the new class, and to accept its results:", width, "muted", indent=0)
         for step in next_steps([report.class_remedy]):
-            yield Line(f"  {'then' if step.is_later else 'next'}: {step.command}", COMMAND)
+            word = "then" if step.is_later else "next"
+            yield Line(f"  {word}: {step.command}", COMMAND)
     if report.step_groups or report.unsupported or notices:
         yield Line("")
     yield from _sentence(report, width)
