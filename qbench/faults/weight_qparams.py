@@ -38,7 +38,7 @@ def weight_scales(node: ir.Node) -> Array:
 
 
 def has_channel_scales(node: ir.Node) -> bool:
-    """Whether the weight has scales a channel that differ."""
+    """Whether the weight has scales per channel that differ."""
     qparams = qparams_in_front(node, 1) if has_weight(node) else None
     return (
         qparams is not None

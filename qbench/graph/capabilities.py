@@ -32,10 +32,10 @@ class Capabilities:
         activation_qtypes, weight_qtypes, bias_qtypes: names of integer types it has (``int8``, ``uint8``, …). Biases
             of ``int32`` alone are at the product's scale; a backend that names further ones adds biases of all of these
             at scales of their own in integers, too (``adds_off_product``).
-        weight_per_channel, weight_per_block: whether weights may carry one scale a channel, one a block.
+        weight_per_channel, weight_per_block: whether weights may carry one scale per channel, one per block.
         batched_per_channel: whether it multiplies quantized activations by a constant of more than two axes (a matrix
             per batch, MatMul) that has one scale per column. blocks_of_vectors: whether constant vectors have blocks.
-        activation_per_channel: whether activations may carry one scale a channel.
+        activation_per_channel: whether activations may carry one scale per channel.
         integer_products: the pairs (activations, weights) of types that it multiplies in integers, one scale per tensor
             or channel, with a bias at a scale that it adds; other products run in floats between Q and DQ. None:
             it multiplies all.

@@ -73,7 +73,7 @@ class IntegerForm:
             operands may come.
         result: (scale, zero point) of the result; None: the result is real, int32, or behind any number of operands.
         bias: index of the int32 bias, at the product of the scales of the first two operands.
-        bias_scale: index of the scale of a bias at a scale of its own (one, or one a column), which may be left out;
+        bias_scale: index of the scale of a bias at a scale of its own (one, or one per column), which may be left out;
             None: there is no such operand.
         attributes: those of the float operator that it has too.
     """

@@ -245,7 +245,7 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
     Args:
         a: (…, M, K) codes of 8 or 16 bits.
         b: (…, K, N) codes of 8 or 16 bits; the dimensions in front broadcast.
-        zeros: z_a, and z_b as one number or one a column, (1,) or (N,).
+        zeros: z_a, and z_b as one number or one per column, (1,) or (N,).
         pair_bits: to which neighbouring products saturate; applies to unsigned ``a`` times signed ``b``.
         making: with what it is computed; saturated pairs are counted there, unless the processor does it by itself.
 

@@ -43,9 +43,9 @@ class Epilogue:
     """What follows the sums of one node.
 
     Args:
-        scales: of input, weight (a number or one a column) and output.
+        scales: of input, weight (a number or one per column) and output.
         output: the qparams of the result.
-        bias: one a column at s_x · s_w, or None.
+        bias: one per column at s_x · s_w, or None.
         limits: codes to clamp to.
         columns: N.
         largest: what no exact sum exceeds in magnitude, bias left out.
@@ -78,12 +78,12 @@ class Epilogue:
         return self.largest + (0 if self.bias is None else int(np.abs(self.bias).max(initial=0)))
 
     def bias_of(self, scaling: Scaling) -> npt.NDArray[np.int32]:
-        """What is added to the sums as an integer, one a column."""
+        """What is added to the sums as an integer, one per column."""
         given = None if scaling.real_bias else self.bias
         return self.each(np.zeros(1) if given is None else given, np.int32)
 
     def each(self, values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """``values``, a number or one a column, as one a column.
+        """``values``, a number or one per column, as one per column.
 
         Always a copy: numba compiles a loop again for arrays that may not be written, as a broadcast view may not.
         """
@@ -91,7 +91,7 @@ class Epilogue:
 
 
 def _of_columns(values: npt.ArrayLike, columns: slice) -> npt.NDArray[Any]:
-    """``values``, a number or one a column, of ``columns`` alone."""
+    """``values``, a number or one per column, of ``columns`` alone."""
     each = np.asarray(values)
     return each[columns] if each.size > 1 else each
 

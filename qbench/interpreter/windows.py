@@ -273,7 +273,7 @@ class Summing:
 
 
 def with_gaps(rows: Array, channels: int, fill: npt.ArrayLike) -> Array:
-    """``rows``, (K, N), with one of ``fill`` (a number, or one a column) behind every ``channels`` of them."""
+    """``rows``, (K, N), with one of ``fill`` (a number, or one per column) behind every ``channels`` of them."""
     taps = rows.reshape(-1, channels, rows.shape[1])
     gaps = np.broadcast_to(np.asarray(fill, rows.dtype), (len(taps), 1, rows.shape[1]))
     return np.concatenate([taps, gaps], axis=1).reshape(-1, rows.shape[1])

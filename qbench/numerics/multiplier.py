@@ -41,7 +41,7 @@ LONGEST_SHIFT, LONGEST_LEFT_SHIFT = 62, 31
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """M ≈ ``factor`` · 2^−``shift``, one pair a channel; a negative ``shift`` shifts left before the product."""
+    """M ≈ ``factor`` · 2^−``shift``, one pair per channel; a negative ``shift`` shifts left before the product."""
 
     factor: Ints
     shift: Ints

@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnBias:
-    """The scales at which a product and its bias meet, one a column or one for all.
+    """The scales at which a product and its bias meet, one per column or one for all.
 
     Args:
         product: s_x · s_w, a float32 product.

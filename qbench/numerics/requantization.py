@@ -145,7 +145,7 @@ def clamps(limits: tuple[int, int], qtype: QType) -> tuple[int, int]:
 
 
 def along_axis(values: npt.NDArray[Any], shape: tuple[int, ...], axis: int, what: str) -> npt.NDArray[Any]:
-    """``values``, a number or one a channel, in a form that broadcasts against ``shape``.
+    """``values``, a number or one per channel, in a form that broadcasts against ``shape``.
 
     Raises:
         InputError: there is no such axis, or it has another number of channels.

@@ -31,7 +31,7 @@ from qbench.numerics.rounding import Ints, fused_multiply_add
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResidualSteps:
-    """The float32 numbers by which a product joins a sum; arrays are one a column.
+    """The float32 numbers by which a product joins a sum; arrays are one per column.
 
     Args:
         product: the steps of the product by itself.
@@ -66,8 +66,8 @@ def residual_steps(
     """The steps of one convolution and the sum behind it.
 
     Args:
-        scales: of input, weight (a number, or one a column) and output of the convolution.
-        bias: one a column at s_x · s_w, or None.
+        scales: of input, weight (a number, or one per column) and output of the convolution.
+        bias: one per column at s_x · s_w, or None.
         ranges: of the convolution.
         qparams: of its result, of the other operand, of the sum; all of one type of 8 bits.
         onward: where the codes of the sum go.

@@ -59,7 +59,7 @@ class BiasPlace:
 
 
 def move_bias(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, shift: Doubles) -> int:
-    """Add ``shift`` (float64, one a channel) to the bias at ``place``, which is an operand of ``node`` of ``model``.
+    """Add ``shift`` (float64, one per channel) to the bias at ``place``, which is an operand of ``node`` of ``model``.
 
     Returns:
         How many entries met the end of the range of their codes.
@@ -152,7 +152,7 @@ def _give(model: ir.Model, node: ir.Node, index: int, tensor: ir.TensorProtocol)
         del model.graph.initializers[str(old.name)]
 
 
-# Means of values over samples and positions, one a channel, summed in float64 batch by batch.
+# Means of values over samples and positions, one per channel, summed in float64 batch by batch.
 #
 # E[v]_c = Σ over samples and positions of v_c / how many there were
 
@@ -255,7 +255,7 @@ class PartialRun:
         self._front: list[dict[str, Array]] = [dict(feeds) for feeds in batches]
 
     def means(self, node: ir.Node, axis: int) -> Doubles:
-        """The means of the first result of ``node`` over all batches, one a channel along ``axis``.
+        """The means of the first result of ``node`` over all batches, one per channel along ``axis``.
 
         What ``node`` depends on counts as done from now on; ``node`` itself runs again when later ones depend on it.
 

@@ -47,7 +47,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Dynamic:
-    """Parameters computed from every batch at run time, in the type ``qtype``, asymmetric, one pair a tensor."""
+    """Parameters computed from every batch at run time, in the type ``qtype``, asymmetric, one pair per tensor."""
 
     qtype: QType
 
@@ -170,6 +170,6 @@ def _reason_of_bias(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabili
 
 
 def _qtype_name(decision: Decision) -> str | None:
-    """The name of its type; None where it has none, or one a block."""
+    """The name of its type; None where it has none, or one per block."""
     qparams = qparams_of(decision)
     return None if qparams is None or qparams.block_size is not None else qparams.qtype.name

@@ -51,7 +51,7 @@ class Ranges:
         return self._distribution(name).absmax
 
     def interval(self, name: str, spec: Spec) -> Interval | str:
-        """The range of the value ``name`` that ``spec`` asks for, 0-d or one a channel, or why there is none."""
+        """The range of the value ``name`` that ``spec`` asks for, 0-d or one per channel, or why there is none."""
         if (problem := self.problem(name)) is not None:
             return problem
         statistics = self._profile.values[name]

@@ -69,7 +69,7 @@ def _slot(node: ir.Node, role: Role, index: int) -> Slot:
 
 
 def _weight(node: ir.Node, index: int, *, scale: int, point: int) -> Decision:
-    """One scale, one a direction (axis 0), or one a column where there is one direction (axis 2)."""
+    """One scale, one per direction (axis 0), or one per column where there is one direction (axis 2)."""
     scales, points, codes = _constant(node, scale), _constant(node, point), node.inputs[index]
     if scales is None or codes is None or codes.dtype is None:
         return KeptFloat("its scales are computed")

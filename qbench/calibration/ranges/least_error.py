@@ -24,7 +24,7 @@ _NARROW = 256
 
 
 class RoundingError(Protocol):
-    """What a search asks of tensors: one a column."""
+    """What a search asks of tensors: one per column."""
 
     def __call__(self, scales: Floats, points: Floats) -> Floats:
         """Errors, (k, n), of the n tensors on k grids each: scales in reference steps, and zero points."""

@@ -74,7 +74,7 @@ def demand_whole(setting: str, value: object, least: int) -> None:
 
 
 def around_zero(threshold: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> Interval:
-    """The interval that ``threshold`` means for a tensor seen in [low, high]; numbers, or one a row."""
+    """The interval that ``threshold`` means for a tensor seen in [low, high]; numbers, or one per row."""
     ends = np.asarray(threshold, np.float64)
     below = np.asarray(low) < 0
     above = (np.asarray(high) > 0) | ~below

@@ -110,7 +110,7 @@ def finishing(
     Args:
         making: of the node.
         scales: the qparams of the data, the scale or scales of the weight, the qparams of the result.
-        bias: a number or one a column, int32 at s_x · s_w, or at the scale of its own that the node gives.
+        bias: a number or one per column, int32 at s_x · s_w, or at the scale of its own that the node gives.
         columns: N.
         largest: what no exact sum exceeds in magnitude.
         left: how many of the last columns are beyond the arithmetic's blocks (``Remainder``).
@@ -198,7 +198,7 @@ def in_register(making: KernelContext, sums: npt.NDArray[Any], largest: int) -> 
 #     QLinearMatMul   a s_a z_a b s_b z_b s_y z_y        QGemm   a s_a z_a b s_b z_b [bias] [s_y z_y]   (com.microsoft)
 #
 # The second operand is a constant matrix, prepared once, or anything else: computed, or a stack of constant matrices.
-# Its parameters are those of the tensor, or one pair a column; the bias is int32 at s_x · s_w.
+# Its parameters are those of the tensor, or one pair per column; the bias is int32 at s_x · s_w.
 
 QParamsPair = tuple[QParams, QParams | None]
 """Of the data and of the result; None: the result is real."""
@@ -374,7 +374,7 @@ def as_matrices(product: Callable[[Array, Array], Array], left: Array, right: Ar
 #     MatMulInteger          a b [z_a] [z_b]                            int32
 #     MatMulIntegerToFloat   a b s_a s_b [z_a] [z_b] [bias]            f32(Σ) · f32(s_a · s_b) + bias    (com.microsoft)
 #
-# A zero point of a is one number, or one a row; of b one number, or one a column.
+# A zero point of a is one number, or one per row; of b one number, or one per column.
 
 Sums = Callable[[Array, Array, Array | None, Array | None], npt.NDArray[np.int32]]
 """Codes of a and b and their zero points, as they come → (…, M, N)."""

@@ -112,7 +112,7 @@ def _columns(product: ir.Node, weight: Operand) -> int | None:
 
 
 def _per_column(shape: tuple[int, ...], columns: int, nodes: tuple[ir.Node, ...], product: ir.Node) -> bool:
-    """Whether a bias of ``shape`` is a number, or one a column, where it is added."""
+    """Whether a bias of ``shape`` is a number, or one per column, where it is added."""
     if all(size == 1 for size in shape):
         return True
     places = [index for index, size in enumerate(shape) if size != 1]

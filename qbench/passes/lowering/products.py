@@ -201,7 +201,7 @@ def _gemm(
 
 
 def _bias_behind(node: ir.Node, weight: Operand) -> tuple[ir.Node, ir.Value] | None:
-    """The Add of constant integers, one a column, that alone reads a product by a matrix; and these, dequantized."""
+    """The Add of constant integers, one per column, that alone reads a product by a matrix; and these, dequantized."""
     follower = only_consumer(node.outputs[0])
     if follower is None or follower.op_type != "Add" or follower.domain or weight.rank != _MATRIX:
         return None
