@@ -122,7 +122,9 @@ def run_cell(request: Request, model: CellModel, started: float) -> CellRun:
         comparison = None
         if request.comparator is not None:
             comparison = BackendComparison(request, model.graphs, stack)
-        early = run_until_decided(request, runners, samples, whole) if can_stop(request, whole) else None
+        early = None
+        if can_stop(request, whole):
+            early = run_until_decided(request, runners, samples, whole)
         answers = _answers(request, runners, samples, early, comparison)
         compared = comparison.finished() if comparison is not None else None
         finished = timer()

@@ -1,14 +1,14 @@
 """The verdict on a cell that the quarantine file lists as known to be bad."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from qbench.judging import format as remedies
 from qbench.judging.kinds import GateKind
 from qbench.judging.measurement import Measurement
-from qbench.judging.noise import Repeats, noise_of
+from qbench.judging.noise import Noise, Repeats, noise_of
 from qbench.judging.rules import ANY_CLASS, QuarantineEntry, Tolerance, exact
 from qbench.judging.verdict import WIDTH, Gate, GateState, Outcome, Verdict, one_line
 from qbench.metrics import Against, Direction, Score
@@ -132,27 +132,41 @@ def _fallen(
     named = dict.fromkeys(metric for _, values in listings for metric in values)
     missing = [metric for metric in named if metric not in worst]
     if missing:
-        return Gate(
-            kind=GateKind.KNOWN_BAD,
-            metric=missing[0],
-            state=GateState.BROKEN,
-            detail=f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} listed and not measured",
-            rule="",
-        )
-    found: list[tuple[Fraction, Gate]] = []
+        return _not_measured(missing)
+    furthest, gate = Fraction(0), None
     for score in measurement.scores:
         if score.metric not in worst:
             continue
-        listed = worst[score.metric]
         noise = noise_of(score, repeats[0], averaged=repeats[1])
-        judged = Fraction(score.hits, score.out_of) if noise is None else noise.value(score)
-        worse = listed - judged if score.direction is Direction.HIGHER else judged - listed
-        margin = _margin(score, listed, tolerance)
-        if noise is not None:
-            margin = max(margin, Fraction(noise.admits(score, round(listed * score.out_of))[1]) / score.out_of)
-        if worse > margin:
-            found.append((worse / margin if margin else worse, _gate(score, listed, judged, margin)))
-    return max(found, key=lambda one: one[0])[1] if found else None
+        beyond, fallen = _compared(score, worst[score.metric], tolerance, noise)
+        if beyond > furthest:
+            furthest, gate = beyond, fallen
+    return gate
+
+
+def _not_measured(missing: Sequence[str]) -> Gate:
+    verb = "is" if len(missing) == 1 else "are"
+    return Gate(
+        kind=GateKind.KNOWN_BAD,
+        metric=missing[0],
+        state=GateState.BROKEN,
+        detail=f"{', '.join(missing)} {verb} listed and not measured",
+        rule="",
+    )
+
+
+def _compared(
+    score: Score, listed: Fraction, tolerance: Tolerance, noise: Noise | None
+) -> tuple[Fraction, Gate | None]:
+    """How far ``score`` fell beyond ``listed``, in margins, and its gate; 0 and None: within the margin."""
+    judged, margin = Fraction(score.hits, score.out_of), _margin(score, listed, tolerance)
+    if noise is not None:
+        judged = noise.value(score)
+        margin = max(margin, Fraction(noise.admits(score, round(listed * score.out_of))[1]) / score.out_of)
+    worse = listed - judged if score.direction is Direction.HIGHER else judged - listed
+    if worse <= margin:
+        return Fraction(0), None
+    return worse / margin if margin else worse, _gate(score, listed, judged, margin)
 
 
 def _worst_values(measurement: Measurement, listings: _Listings) -> dict[str, Fraction]:

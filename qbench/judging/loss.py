@@ -165,11 +165,7 @@ def _noisy_evidence(shown: LossEvidence | None, score: Score, noise: Noise) -> L
     """
     if score.clusters is not None and score.clusters.sources == 1 and shown is not None:
         return shown  # nothing is proven, however often one source is run
-    if score.clusters is not None:
-        sampling = score.clusters.error
-    else:
-        sampling = 0.0 if shown is None else (shown.high - shown.low) / 2 / (_Z90 if score.interval else _Z95)
-    spread, change = noise.total(sampling), -float(noise.drop(score))
+    spread, change = noise.total(_sampling_error(shown, score)), -float(noise.drop(score))
     below, above = (max(_Z90 * spread, one) for one in _by_sources(score))
     evidence = interval_evidence(change - below, change + above, noise.margin)
     is_open = evidence is Evidence.INCONCLUSIVE
@@ -183,6 +179,16 @@ def _noisy_evidence(shown: LossEvidence | None, score: Score, noise: Noise) -> L
         needed=samples_by_spread(spread, score.n, noise.margin),
         deciding=samples_deciding(score.n * spread * spread, -change, noise.margin, score.n) if is_open else None,
     )
+
+
+def _sampling_error(shown: LossEvidence | None, score: Score) -> float:
+    """The standard deviation by samples alone, from the interval of one run; 0 where there is none."""
+    if score.clusters is not None:
+        return score.clusters.error
+    if shown is None:
+        return 0.0
+    quantile = _Z90 if score.interval else _Z95
+    return (shown.high - shown.low) / 2 / quantile
 
 
 def _by_sources(score: Score) -> tuple[float, float]:
@@ -356,23 +362,28 @@ def floor_gate(score: Score, rules: Rules, floors: Floors, noise: Noise | None =
     accepted = floors.least(score.metric, score.out_of)
     if accepted is not None and accepted > least:
         least, rule = accepted, floors.rule(score.metric)
-    state = GateState.HOLDS if score.hits >= least else GateState.BROKEN
+    under = Fraction(least - score.hits)
     if noise is not None:
         under = least - noise.value(score) * score.out_of
         noise = replace(noise, margin=float(abs(under)) / score.out_of)
-        state = GateState.HOLDS if under <= 0 else GateState.INCONCLUSIVE if noise.exceeds else GateState.BROKEN
+    state = GateState.HOLDS
+    if under > 0:
+        state = GateState.INCONCLUSIVE if noise is not None and noise.exceeds else GateState.BROKEN
+    detail = (
+        f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))}, "
+        f"floor {least}/{score.out_of} = {percent(settled(least / score.out_of))}; "
+        f"{score.out_of - score.hits} differ from fp32"
+    )
+    if score.clusters is not None:
+        detail += f" in {sample_text(score)}"
+    if noise is not None:
+        detail += f"; {noise.text(score)}"
     return Gate(
         kind=GateKind.FLOOR,
         metric=score.metric,
         state=state,
         noise=noise,
-        detail=(
-            f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))}, "
-            f"floor {least}/{score.out_of} = {percent(settled(least / score.out_of))}; "
-            f"{score.out_of - score.hits} differ from fp32"
-            + (f" in {sample_text(score)}" if score.clusters is not None else "")
-            + ("" if noise is None else f"; {noise.text(score)}")
-        ),
+        detail=detail,
         rule=rule,
         limit=least / score.out_of,
     )

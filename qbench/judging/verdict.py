@@ -198,10 +198,13 @@ def numbers(measurement: Measurement, gates: Iterable[Gate] = ()) -> str:
     """
     noises = {gate.metric: gate.noise for gate in gates if gate.noise is not None}
     parts = [move(score, noises.get(score.metric)) for score in measurement.scores]
+    facts = []
+    if not measurement.cell.is_fp32:
+        facts.append(f"{100 * measurement.planned_share:.0f} % of MACs {measurement.planned_words}")
     compared = measurement.compared
-    equality = "" if compared is None else f"{'close to' if compared.differing else 'equals'} {compared.backend}"
-    share = f"{100 * measurement.planned_share:.0f} % of MACs {measurement.planned_words}"
-    facts = [text for text in ("" if measurement.cell.is_fp32 else share, equality) if text]
+    if compared is not None:
+        relation = "close to" if compared.differing else "equals"
+        facts.append(f"{relation} {compared.backend}")
     while len(parts) > 1 and len(", ".join([*parts, *facts])) > WIDTH:
         parts.pop()
     return ", ".join([*parts, *facts])
