@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import runpy
 import subprocess
 import tomllib
 from collections import Counter
@@ -333,3 +334,27 @@ def test_the_kind_of_a_gate_is_no_text() -> None:
 
 def test_every_kind_of_gate_is_one_row() -> None:
     assert sorted(spec.kind for spec in GATES) == sorted(GateKind)
+
+
+def test_no_function_is_dense() -> None:
+    """At most four conditional expressions in a function and none nested; at most two loops in a comprehension."""
+    run = runpy.run_path(str(ROOT / "benchmarks" / "density.py"))
+    found = [
+        one.text(ROOT) for path in python_files(*run["FOLDERS"]) for one in run["dense_functions"](path, parsed(path))
+    ]
+    wide = [str(path) for path in python_files(*run["FOLDERS"]) if list(run["wide_comprehensions"](parsed(path)))]
+    assert found == []
+    assert wide == []
+
+
+def test_dense_functions_are_found() -> None:
+    run = runpy.run_path(str(ROOT / "benchmarks" / "density.py"))
+    nested = ast.parse("def f(a, b):\n    return 1 if a else 2 if b else 3\n")
+    many = ast.parse("def f(a):\n    return " + ", ".join(["1 if a else 2"] * 5) + "\n")
+    few = ast.parse("def f(a):\n    return " + ", ".join(["1 if a else 2"] * 4) + "\n")
+    counts = [len(list(run["dense_functions"](ROOT / "f.py", tree))) for tree in (nested, many, few)]
+    assert counts == [1, 1, 0]
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
