@@ -96,13 +96,14 @@ def _with_batch_axis(graph: ir.Model, preprocess: Any, task: Task | None, data: 
     """
     inputs = [value for value in graph.graph.inputs if value.name not in graph.graph.initializers]
     feeds = {} if data is None or not len(data) else _first_feeds(preprocess, data)
+    samples: dict[str, tuple[int | None, ...]]
     if isinstance(preprocess, FramedPicture) or (not feeds and isinstance(task, Detection)):
-        ranks = dict.fromkeys((str(value.name) for value in inputs), _PICTURE_RANK)
+        samples = dict.fromkeys((str(value.name) for value in inputs), _PICTURE)
     elif len(inputs) == 1:
-        ranks = {str(value.name): feed.ndim - 1 for value, feed in zip(inputs, feeds.values(), strict=False)}
+        samples = {str(value.name): feed.shape[1:] for value, feed in zip(inputs, feeds.values(), strict=False)}
     else:
-        ranks = {name: feed.ndim - 1 for name, feed in feeds.items()}
-    if not inputs or any(one.shape is None or len(one.shape) != ranks.get(str(one.name)) for one in inputs):
+        samples = {name: feed.shape[1:] for name, feed in feeds.items()}
+    if not inputs or not all(_takes_one_sample(one.shape, samples.get(str(one.name))) for one in inputs):
         return graph
     made = own_copy(graph)
     axis = ir.Value(name="qbench_batch_axis", const_value=ir.tensor(np.array([0], np.int64), name="qbench_batch_axis"))
@@ -119,8 +120,18 @@ def _with_batch_axis(graph: ir.Model, preprocess: Any, task: Task | None, data: 
     return made
 
 
-_PICTURE_RANK = 3
-"""Axes of one picture."""
+_PICTURE = (None, None, None)
+"""The shape of one picture, of any size."""
+
+
+def _takes_one_sample(shape: ir.Shape | None, sample: tuple[int | None, ...] | None) -> bool:
+    """Whether an input of ``shape`` has the axes of one ``sample``, and none of the batch.
+
+    A free first axis is that of the batch where the first axis of the sample is 1: the sample was saved with it.
+    """
+    if shape is None or sample is None or len(shape) != len(sample):
+        return False
+    return not sample or isinstance(shape[0], int) or sample[0] != 1
 
 
 def _usual_task(

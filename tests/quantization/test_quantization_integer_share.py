@@ -96,7 +96,8 @@ def test_what_came_is_not_as_asked() -> None:
 def test_a_graph_output_is_quantized_where_the_schema_says_so(outputs, executed, tmp_path):
     model = model_of("float[N,3,6,6] x", "float[N,4,4,4] y", "y = Conv(x, w)", w=weights(0, 4, 3, 3, 3))
     feeds, backend = feeds_of(model), get_backend("ort-cpu")
-    schema = replace(get_schema("w8a8_asym_pc"), outputs=GraphOutputs(outputs))
+    # Weights of 7 bits: pairs of products by 8 bits saturate on a processor without VNNI, in some of these backends.
+    schema = replace(get_schema("w7a8_asym_pc"), outputs=GraphOutputs(outputs))
     plan = make_plan(model, calibrate(model, [feeds]), schema, capabilities=backend.capabilities)
     assert plan.quantized_outputs == (() if outputs == "float" else ("y",))
     assert ("quantized where it leaves the graph" in "\n".join(plan.lines())) == (outputs != "float")
