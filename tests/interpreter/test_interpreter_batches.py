@@ -93,7 +93,8 @@ def test_a_mistake_of_a_kernel_is_not_taken_for_a_batch(monkeypatch: pytest.Monk
     def mistaken(*_: Any) -> Any:
         raise ValueError("levels of uint8 lie in 0 … 255")
 
-    monkeypatch.setattr(executor._program, "_steps", [type(executor._program._steps[0])("y", mistaken, (), (), ())])
+    program = executor._held
+    monkeypatch.setattr(program, "_steps", [type(program._steps[0])("y", mistaken, (), (), ())])
     with pytest.raises(ValueError, match="levels of uint8"):
         executor.run({"a": np.zeros((2, 4), np.uint8)})
 
