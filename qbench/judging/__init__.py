@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from qbench.judging.format import valued as valued
     from qbench.judging.gates import BOUNDING as BOUNDING
     from qbench.judging.gates import CELL_KEYS as CELL_KEYS
+    from qbench.judging.gates import COSTS as COSTS
     from qbench.judging.gates import FAILING as FAILING
     from qbench.judging.gates import GATES as GATES
     from qbench.judging.gates import SET_BY_SUITE as SET_BY_SUITE

@@ -1,7 +1,8 @@
 """The size of the model file in bytes, next to that of fp32 and to the accepted one: ``max_file_bytes``."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from qbench.judging.context import Context
 from qbench.judging.kinds import GateKind
@@ -31,50 +32,49 @@ MAX_FILE_BYTES = SuiteKey(
     sentence="the most bytes of the model file, also as a multiple of that of fp32, and of what was accepted",
     short="bytes",
     example="4_000_000, or { fp32 = 0.3, accepted = 1.05 }",
+    of_recorded=False,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSize:
-    """Bytes of the files of a cell and of its float model; fp32 is 0 where there is none."""
-
-    cell: int
-    fp32: int
-
-
 def judge_file_size(context: Context) -> Iterable[Gate]:
-    """One gate for each limit that the suite sets."""
+    """One gate for each limit that the suite sets.
+
+    The evidence is ``cell`` and ``fp32`` in bytes; None: such a file cannot be written, or there is no float model.
+    """
     evidence = context.measurement.evidence.get(GateKind.FILE_SIZE)
     setting = context.rules.more.get(MAX_FILE_BYTES.name)
     if evidence is None or setting is None:
         return
-    size, limits = FileSize(**evidence), setting.value
+    size, limits, accepted = evidence["cell"], setting.value, context.here.result
     if limits.bytes is not None:
-        yield _gate(size.cell, limits.bytes, f"{limits.bytes:,}", setting.rule)
+        yield _gate(GateKind.FILE_SIZE, size, limits.bytes, f"{limits.bytes:,} ({setting.rule})")
     if limits.fp32 is not None:
-        yield _ratio_gate(size.cell, size.fp32, limits.fp32, "fp32", setting.rule)
+        most = None if evidence["fp32"] is None else evidence["fp32"] * limits.fp32
+        yield _gate(GateKind.FILE_SIZE, size, most, f"{limits.fp32:g} of fp32 ({setting.rule})")
     if limits.accepted is not None:
-        accepted = context.here.result
-        before = accepted.remembered.get(GateKind.FILE_SIZE.value, 0) if accepted is not None else 0
-        yield _ratio_gate(size.cell, int(before), limits.accepted, "the accepted file", setting.rule)
+        before = accepted.remembered.get(GateKind.FILE_SIZE.value) if accepted is not None else None
+        most = None if before is None else before * limits.accepted
+        yield _gate(GateKind.FILE_SIZE_DRIFT, size, most, f"{limits.accepted:g} of the accepted file ({setting.rule})")
 
 
-def _ratio_gate(size: int, of: int, ratio: float, name: str, rule: str) -> Gate:
-    limit = f"{ratio:g} of {name}"
-    if of:
-        return _gate(size, of * ratio, limit, rule)
-    detail = f"the file has {size:,} bytes; the size of {name} is not known here"
-    return _gate_of(GateState.INCOMPARABLE, detail, limit, rule)
+def _gate(kind: GateKind, size: int | None, most: float | None, limit: str) -> Gate:
+    """Whether ``size`` is at most ``most``; None: it is not known."""
+    rule = f"{MAX_FILE_BYTES.name} {limit}"
+    metric = "file_bytes of fp32" if " of fp32 " in limit else "file_bytes"
+    if size is None:
+        state, detail = GateState.INCOMPARABLE, "the size of the file is not known: its graphs do not fit into one"
+    elif most is None:
+        state = GateState.INCOMPARABLE
+        detail = f"the file has {size:,} bytes; no other is known here to compare with"
+    else:
+        state = GateState.HOLDS if size <= most else GateState.BROKEN
+        detail = f"the file has {size:,} bytes, at most {int(most):,}"
+    return Gate(kind=kind, metric=metric, state=state, detail=detail, rule=rule)
 
 
-def _gate(size: int, most: float, limit: str, rule: str) -> Gate:
-    state = GateState.HOLDS if size <= most else GateState.BROKEN
-    return _gate_of(state, f"the file has {size:,} bytes, at most {int(most):,}", limit, rule)
-
-
-def _gate_of(state: GateState, detail: str, limit: str, rule: str) -> Gate:
-    rule = f"{MAX_FILE_BYTES.name} {limit} ({rule})"
-    return Gate(kind=GateKind.FILE_SIZE, metric="file_bytes", state=state, detail=detail, rule=rule)
+def remembered_bytes(evidence: Mapping[str, Any]) -> float | None:
+    """The bytes of the file, which an accepted result keeps; None: they are not known."""
+    return None if evidence["cell"] is None else float(evidence["cell"])
 
 
 def make_smaller(_context: Context, _gate: Gate, _drifted: bool) -> str:

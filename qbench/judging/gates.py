@@ -16,10 +16,11 @@ from qbench.judging.drift import (
     unequal_text,
 )
 from qbench.judging.expectation import State
-from qbench.judging.file_size import MAX_FILE_BYTES, judge_file_size, make_smaller
+from qbench.judging.file_size import MAX_FILE_BYTES, judge_file_size, make_smaller, remembered_bytes
 from qbench.judging.kinds import GateKind
 from qbench.judging.latency import (
     MAX_LATENCY_RATIO,
+    accept_all,
     find_what_is_slow,
     judge_latency,
     quiet_computer,
@@ -102,6 +103,7 @@ class GateSpec:
         undecided, wanting, deciding: of a gate that is not decided: the headline of a cell that it decides, what would
             decide it, and the next step.
         set_by_suite: whether its rule comes from the suite alone, not from what was accepted.
+        is_cost: whether it is about time or size, and no node is wrong where it is broken.
         judges_answers: whether other answers of the engine can break it.
         bounds_value: whether ``limit`` of the gate is a value of its metric, beyond which it is broken.
         needs_baseline: whether it is judged only where the reference of the model is stored and fits.
@@ -115,7 +117,7 @@ class GateSpec:
     judge: Callable[[Context], Iterable[Gate]]
     keys: tuple[SuiteKey, ...] = ()
     asks: Callable[[Rules], object] = _asks_nothing
-    remembers: Callable[[Any], float] | None = None
+    remembers: Callable[[Any], float | None] | None = None
     severity: Severity = Severity.FAILS
     headline: Callable[[Context, Gate], str]
     remedy: Callable[[Context, Gate, bool], str]
@@ -123,6 +125,7 @@ class GateSpec:
     wanting: Callable[[Context, Gate], str] = _wanting_score
     deciding: Callable[[Context, Gate], str] = _more_samples
     set_by_suite: bool = True
+    is_cost: bool = False
     judges_answers: bool = True
     bounds_value: bool = False
     needs_baseline: bool = True
@@ -444,6 +447,8 @@ GATES: tuple[GateSpec, ...] = (
         wanting=wanting_time,
         deciding=quiet_computer,
         judges_answers=False,
+        is_cost=True,
+        needs_baseline=False,
         noticed=frozenset({GateState.INCOMPARABLE}),
     ),
     GateSpec(
@@ -453,10 +458,35 @@ GATES: tuple[GateSpec, ...] = (
         judge=judge_file_size,
         keys=(MAX_FILE_BYTES,),
         asks=lambda rules: rules.more.get(MAX_FILE_BYTES.name),
-        remembers=lambda evidence: float(evidence["cell"]),
+        remembers=remembered_bytes,
         headline=_detail_and_rule,
         remedy=make_smaller,
         judges_answers=False,
+        is_cost=True,
+        needs_baseline=False,
+        noticed=frozenset({GateState.INCOMPARABLE}),
+    ),
+    GateSpec(  # made with the gate of latency
+        kind=GateKind.LATENCY_DRIFT,
+        judge=_judged_elsewhere,
+        severity=Severity.DRIFTS,
+        headline=_first_clause,
+        remedy=accept_all,
+        undecided=_detail,
+        wanting=wanting_time,
+        deciding=quiet_computer,
+        judges_answers=False,
+        is_cost=True,
+        noticed=frozenset({GateState.INCOMPARABLE}),
+    ),
+    GateSpec(  # made with the gate of the size
+        kind=GateKind.FILE_SIZE_DRIFT,
+        judge=_judged_elsewhere,
+        severity=Severity.DRIFTS,
+        headline=_detail_and_rule,
+        remedy=accept_all,
+        judges_answers=False,
+        is_cost=True,
         noticed=frozenset({GateState.INCOMPARABLE}),
     ),
     GateSpec(
@@ -517,6 +547,8 @@ FAILING = frozenset(spec.kind for spec in GATES if spec.severity is Severity.FAI
 """The gates that fail a cell, whatever was accepted for it."""
 SET_BY_SUITE = frozenset(spec.kind for spec in GATES if spec.set_by_suite)
 """The gates whose rule comes from the suite alone."""
+COSTS = frozenset(spec.kind for spec in GATES if spec.is_cost)
+"""The gates of time and size."""
 BOUNDING = frozenset(spec.kind for spec in GATES if spec.bounds_value)
 """The gates whose limit is a value of their metric."""
 
@@ -536,8 +568,9 @@ def remembered_numbers(collected: Mapping[GateKind, Any]) -> dict[str, float]:
     found = {}
     for kind, evidence in collected.items():
         remembers = SPECS[kind].remembers
-        if remembers is not None:
-            found[kind.value] = remembers(evidence)
+        number = remembers(evidence) if remembers is not None else None
+        if number is not None:
+            found[kind.value] = number
     return found
 
 

@@ -15,8 +15,10 @@ class GateKind(enum.StrEnum):
     RECOVERY = "recovery"  # the share of today's fp32 score
     SLICES = "slice"  # the loss in each part of the data
     NO_WORSE_THAN = "rival"  # the loss compared with another backend's
-    LATENCY = "latency"  # the time of a sample compared with fp32 and with the accepted result
-    FILE_SIZE = "file_size"  # the bytes of the model, those of fp32, and the accepted ones
+    LATENCY = "latency"  # the time of a sample as a multiple of that of fp32
+    LATENCY_DRIFT = "latency_drift"  # the same ratio compared with the accepted one
+    FILE_SIZE = "file_size"  # the bytes of the model, also compared with fp32
+    FILE_SIZE_DRIFT = "file_size_drift"  # the bytes compared with the accepted ones
     CALIBRATION = "calibration"  # ranges compared with the accepted ones
     DRIFT = "drift"  # the result compared with the accepted one
     REFERENCE = "reference"  # fp32 reproduces its stored answers

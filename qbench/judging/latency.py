@@ -27,6 +27,7 @@ MAX_LATENCY_RATIO = SuiteKey(
     sentence="the most time of a sample, as a multiple of that of fp32 on the same engine, and of what was accepted",
     short="fp32",
     example="0.8, or { fp32 = 0.8, accepted = 1.2 }",
+    of_recorded=False,
 )
 
 
@@ -83,27 +84,42 @@ def judge_latency(context: Context) -> Iterable[Gate]:
     setting = context.rules.more.get(MAX_LATENCY_RATIO.name)
     if evidence is None or setting is None:
         return
-    timing = Timing(**evidence)
     limits: RatioLimits = setting.value
+    rule = f"{MAX_LATENCY_RATIO.name} {limits.fp32 or limits.accepted:g} ({setting.rule})"
+    if UNKNOWN in evidence:
+        yield _gate(GateKind.LATENCY, GateState.INCOMPARABLE, str(evidence[UNKNOWN]), rule)
+        return
+    timing = Timing(**evidence)
     if limits.fp32 is not None:
         rule = f"{MAX_LATENCY_RATIO.name} {limits.fp32:g} of fp32 ({setting.rule})"
-        yield _ratio_gate(timing, 1.0, limits.fp32, "that of fp32", rule)
+        yield _ratio_gate(GateKind.LATENCY, timing, limits.fp32, rule)
     if limits.accepted is not None:
         rule = f"{MAX_LATENCY_RATIO.name} {limits.accepted:g} of the accepted ({setting.rule})"
         yield _against_accepted(context, timing, limits.accepted, rule)
+
+
+UNKNOWN = "unknown"
+"""The key of evidence that could not be collected; its value says why."""
 
 
 def _against_accepted(context: Context, timing: Timing, limit: float, rule: str) -> Gate:
     accepted = context.here.result
     before = accepted.remembered.get(GateKind.LATENCY.value) if accepted is not None else None
     if before is not None:
-        return _ratio_gate(timing, before, limit, f"the accepted, which was {before:.3g} times fp32", rule)
-    detail = f"no time of this cell is accepted here: accept it as new; {timing.text}"
-    return Gate(kind=GateKind.LATENCY, metric="latency", state=GateState.INCOMPARABLE, detail=detail, rule=rule)
+        return _ratio_gate(GateKind.LATENCY_DRIFT, timing, limit, rule, accepted=before)
+    detail = f"no time of this cell is accepted here; {timing.text}"
+    return _gate(GateKind.LATENCY_DRIFT, GateState.INCOMPARABLE, detail, rule)
 
 
-def _ratio_gate(timing: Timing, unit: float, limit: float, of: str, rule: str) -> Gate:
-    """Whether the time of ``timing`` is at most ``limit`` times ``unit``, a multiple of fp32, by its interval."""
+def _gate(kind: GateKind, state: GateState, detail: str, rule: str) -> Gate:
+    return Gate(kind=kind, metric="latency", state=state, detail=detail, rule=rule)
+
+
+def _ratio_gate(kind: GateKind, timing: Timing, limit: float, rule: str, *, accepted: float | None = None) -> Gate:
+    """Whether the ratio to fp32, or that ratio to the ``accepted`` one, is at most ``limit``, by its interval."""
+    of, unit = "that of fp32", 1.0
+    if accepted is not None:
+        of, unit = f"the accepted, which was {accepted:.3g} times fp32", accepted
     low, middle, high = (ratio / unit for ratio in timing.ratio)
     state = GateState.INCONCLUSIVE
     if high <= limit:
@@ -111,12 +127,12 @@ def _ratio_gate(timing: Timing, unit: float, limit: float, of: str, rule: str) -
     elif low > limit:
         state = GateState.BROKEN
     detail = f"latency {middle:.3g} times {of} (95 %: {low:.3g} to {high:.3g}), limit {limit:g}; {timing.text}"
-    return Gate(kind=GateKind.LATENCY, metric="latency", state=state, detail=detail, rule=rule)
+    return _gate(kind, state, detail, rule)
 
 
-def remembered_ratio(evidence: Mapping[str, Any]) -> float:
-    """The median ratio to fp32, which an accepted result keeps."""
-    return Timing(**evidence).ratio[1]
+def remembered_ratio(evidence: Mapping[str, Any]) -> float | None:
+    """The median ratio to fp32, which an accepted result keeps; None: it is not known."""
+    return None if UNKNOWN in evidence else Timing(**evidence).ratio[1]
 
 
 def wanting_time(_: Context, gate: Gate) -> str:
@@ -132,3 +148,8 @@ def quiet_computer(context: Context, _: Gate) -> str:
 def find_what_is_slow(_context: Context, _gate: Gate, _drifted: bool) -> str:
     """The next step where the cell is too slow."""
     return "find what got slower ('qbench eval' shows what the engine ran in float), or raise max_latency_ratio"
+
+
+def accept_all(context: Context, _gate: Gate, _drifted: bool) -> str:
+    """The next step where a time or a size is not the accepted one, and the answers may be."""
+    return f'pytest "{context.node_id}" --qbench-accept=all --qbench-reason "…" if it is intended'

@@ -83,7 +83,7 @@ class SuiteKey:
         example: of the right values, for an error message; only of a dataclass.
         check: raises ValueError where one value is impossible.
         applied: the rules of a cell with one value and the place that set it; by default in ``Rules.more``.
-        of_float: whether float cells have it.
+        of_float: whether float cells have it. of_recorded: whether cells of answers that were recorded elsewhere do.
         backend: the backend that a value names, which has to exist; empty: none.
     """
 
@@ -96,11 +96,14 @@ class SuiteKey:
     check: Callable[[Any], object] = _accept_any
     applied: "Callable[[Rules, Cell, Any, str], Rules] | None" = field(default=None)
     of_float: bool = False
+    of_recorded: bool = True
     backend: Callable[[Any], str] = _no_backend
 
     def apply(self, rules: Rules, cell: Cell, value: object, rule: str) -> Rules:
         """``rules`` of ``cell`` where the place ``rule`` sets this key to ``value``."""
         if cell.is_fp32 and not self.of_float:
+            return rules
+        if cell.is_recorded and not self.of_recorded:
             return rules
         if self.applied is not None:
             return self.applied(rules, cell, value, rule)

@@ -32,6 +32,7 @@ from qbench.graph import Operator, with_operators
 from qbench.host import processor_class
 from qbench.judging import (
     APPROVABLE,
+    COSTS,
     FP32,
     AcceptedHere,
     BackendName,
@@ -558,12 +559,14 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
             bench.expectation(planned, measurement),
             tolerance=tolerance,
             criterion=planned.criterion,
-            rules=replace(rules, integer_macs=0.0, executed_macs=None),
+            rules=replace(rules, integer_macs=0.0, executed_macs=None, more={}),
             today=datetime.date.min,  # only quarantine entries have dates
         )
 
+    request = bench.request(planned)
+    asked = {kind: by for kind, by in request.asked.items() if kind not in COSTS}
     return RepeatableCell(
-        request=replace(bench.request(planned), repeats=1, stop=None),
+        request=replace(request, repeats=1, stop=None, asked=asked),
         judge=judged,
         rules=digest_plain(
             [

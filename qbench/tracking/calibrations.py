@@ -61,6 +61,7 @@ def is_in_scope(
         return scope in (Scope.NEW, Scope.ALL)
     if not is_change(measurement, old, noise):
         more = any(s.metric not in old.metrics for s in measurement.scores)  # the suite has one more metric
+        more = more or any(kind not in old.remembered for kind in measurement.remembered)  # or judges a time or a size
         more = more or any(data not in old.kept for data in measurement.kept)  # or keeps the answers themselves
         if scope is Scope.ALL and measurement.executed_macs is not None:  # not known when it was accepted, or more
             more = more or measurement.executed_macs != old.executed_macs

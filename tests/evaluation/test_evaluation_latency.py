@@ -2,10 +2,7 @@
 
 import dataclasses
 
-import pytest
-
 from qbench import get_backend
-from qbench.errors import InputError
 from qbench.evaluation import Request, build_subject, environment_here, measure_request, subject_artifacts
 from qbench.evaluation.evidence.latency import TURNS, fastest_pass
 from qbench.judging import Cell, GateKind
@@ -63,9 +60,17 @@ def test_a_real_engine_is_timed_in_turns_with_the_float_model():
     assert found["cell"] == found["fp32"] == (1 / 8,) * TURNS  # by the clock of the test
 
 
-def test_an_engine_without_a_float_model_is_refused():
-    with pytest.raises(InputError, match="runs no float model"):
-        measure_request(request_of("integer-ort-x64"))
+def test_an_engine_without_a_float_model_has_no_time_to_compare_with():
+    measured = measure_request(request_of("integer-ort-x64"))
+    assert "runs no float model" in measured.evidence[GateKind.LATENCY]["unknown"]
+    assert measured.remembered == {}
+
+
+def test_time_and_size_are_remembered():
+    request = dataclasses.replace(request_of("ort-cpu"), asked={GateKind.LATENCY: 1.0, GateKind.FILE_SIZE: 1})
+    remembered = measure_request(request).remembered
+    assert remembered["latency"] == 1.0
+    assert remembered["file_size"] > 10_000
 
 
 def test_the_answers_are_those_without_the_evidence():

@@ -20,7 +20,7 @@ def gate_of(limits, remembered=None, size=None):
         known = expected(measurement, accepted={name: kept})
     rules = Rules(more={"max_file_bytes": Setting(limits, "model m")})
     verdict = judged(measurement, known, rules=rules)
-    (gate,) = [gate for gate in verdict.gates if gate.kind is GateKind.FILE_SIZE]
+    (gate,) = [gate for gate in verdict.gates if gate.metric.startswith("file_bytes")]
     return gate.state, verdict
 
 
@@ -39,16 +39,21 @@ def gate_of(limits, remembered=None, size=None):
 def test_each_limit(limits, remembered, state):
     found, verdict = gate_of(limits, remembered)
     assert found is state
-    assert verdict.outcome is (Outcome.FAILED if state is GateState.BROKEN else Outcome.PASSED)
+    red = Outcome.FAILED if limits.accepted is None else Outcome.DRIFTED
+    assert verdict.outcome is (red if state is GateState.BROKEN else Outcome.PASSED)
     if state is GateState.BROKEN:
         assert "model m" in verdict.headline
 
 
 def test_a_model_without_fp32_has_nothing_to_compare_with():
-    assert gate_of(FileLimits(fp32=0.3), size={"cell": 300, "fp32": 0})[0] is GateState.INCOMPARABLE
+    assert gate_of(FileLimits(fp32=0.3), size={"cell": 300, "fp32": None})[0] is GateState.INCOMPARABLE
 
 
 @pytest.mark.parametrize("limits", [{}, {"bytes": 0}, {"bytes": 10, "fp32": 0.0}, {"accepted": -1.0}])
 def test_impossible_limits(limits):
     with pytest.raises(ValueError, match=r"ratio|whole number"):
         FileLimits(**limits)
+
+
+def test_a_file_that_cannot_be_written_has_no_verdict():
+    assert gate_of(FileLimits(bytes=3), size={"cell": None, "fp32": None})[0] is GateState.INCOMPARABLE

@@ -30,7 +30,7 @@ def gates_of(evidence, limits, accepted=None):
         kept = Accepted(metrics=held.metrics, predictions=held.predictions, remembered={"latency": accepted})
         known = expected(measurement, accepted={name: kept})
     verdict = judged(measurement, known, rules=limits)
-    return verdict, [gate for gate in verdict.gates if gate.kind is GateKind.LATENCY]
+    return verdict, [gate for gate in verdict.gates if gate.metric == "latency"]
 
 
 STEADY = [0.70 + 0.001 * turn for turn in range(21)]
@@ -56,7 +56,8 @@ def test_the_accepted_ratio_is_compared_too_and_a_slower_computer_cancels_out():
     _, (gate,) = gates_of(timing(*STEADY, fp32=0.5), rules(accepted=1.2), accepted=0.70)
     assert gate.state is GateState.HOLDS
     verdict, (gate,) = gates_of(timing(*STEADY), rules(accepted=1.2), accepted=0.50)
-    assert (gate.state, verdict.outcome) == (GateState.BROKEN, Outcome.FAILED)
+    assert (gate.state, verdict.outcome) == (GateState.BROKEN, Outcome.DRIFTED)
+    assert "--qbench-accept=all" in verdict.remedy
 
 
 def test_nothing_accepted_is_no_verdict_and_a_notice():
@@ -98,3 +99,9 @@ def test_the_median_is_inside_its_interval(values):
 
 def test_the_text_has_milliseconds_and_turns():
     assert Timing(**timing(*STEADY)).text.endswith("fp32 2 ms; 21 turns of 8 samples")
+
+
+def test_what_could_not_be_timed_is_no_verdict_and_a_notice():
+    verdict, (gate,) = gates_of({"unknown": "no float model"}, rules(fp32=0.8))
+    assert (gate.state, verdict.outcome) == (GateState.INCOMPARABLE, Outcome.PASSED)
+    assert "no float model" in verdict.notices

@@ -36,6 +36,15 @@ def test_a_file_that_is_too_large_fails_and_one_that_fits_passes(run):
     red = run("max_file_bytes = { accepted = 0.5 }")
     assert red.ret == 1
     red.stdout.fnmatch_lines(["*max_file_bytes 0.5 of the accepted file (suite own)*"])
+    red.stdout.fnmatch_lines(["*--qbench-accept=all*"])
+
+
+def test_a_key_that_is_new_is_accepted_as_new(run):
+    assert run("", "--qbench-accept-fp32", "--qbench-accept=new").ret == 0
+    before = run("max_file_bytes = { accepted = 1.0 }")
+    before.stdout.fnmatch_lines(["*no other is known here to compare with*"])
+    assert run("max_file_bytes = { accepted = 1.0 }", "--qbench-accept=new").ret == 0
+    run("max_file_bytes = { accepted = 1.0 }").stdout.no_fnmatch_line("*no other is known*")
 
 
 def test_a_latency_that_no_engine_reaches_fails_and_a_generous_one_passes(run):

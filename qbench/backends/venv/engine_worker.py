@@ -94,12 +94,12 @@ class _Reported:
     """An executor whose batches are reported before they run, so that the parent sees one that hangs."""
 
     def __init__(self, executor: Executor, running: Callable[[], None]) -> None:
-        self._executor, self._running = executor, running
+        self.reported, self._running = executor, running
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch."""
         self._running()
-        return self._executor.run(feeds)
+        return self.reported.run(feeds)
 
 
 if __name__ == "__main__":

@@ -4,23 +4,24 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
+from qbench.errors import UnsupportedError
 from qbench.evaluation.cell_model import CellModel
 from qbench.evaluation.cell_run import CellRun
 from qbench.evaluation.request import Request
 from qbench.graph import model_bytes
 
 
-def collect(request: Request, model: CellModel, _: CellRun, __: object) -> dict[str, int]:
+def collect(request: Request, model: CellModel, _: CellRun, __: object) -> dict[str, int | None]:
     """``cell`` and ``fp32``: bytes of all graphs, each as one ONNX file with its constants.
 
-    A model that came quantized without a float model has an ``fp32`` of 0.
-
-    Raises:
-        UnsupportedError: a graph does not fit into one file.
+    None where a graph does not fit into one file, and for ``fp32`` of a model that came quantized without a float one.
     """
-    has_float = request.subject.given is None or request.subject.given is not request.subject.model
-    return {"cell": _bytes(model.graphs), "fp32": _bytes(request.shared.graphs) if has_float else 0}
+    is_alone = request.subject.given is request.subject.model
+    return {"cell": _bytes(model.graphs), "fp32": None if is_alone else _bytes(request.shared.graphs)}
 
 
-def _bytes(graphs: Mapping[str, ir.Model]) -> int:
-    return sum(len(model_bytes(graph)) for graph in graphs.values())
+def _bytes(graphs: Mapping[str, ir.Model]) -> int | None:
+    try:
+        return sum(len(model_bytes(graph)) for graph in graphs.values())
+    except UnsupportedError:
+        return None

@@ -14,7 +14,7 @@ def collect(request: Request, _: CellModel, run: CellRun, __: float) -> tuple[Sc
         InputError: there is no metric against labels.
     """
     uses = uses_against_labels(request, "recovery")
-    if request.cell.is_given and request.subject.given is None:
+    if request.subject.given is request.subject.model:
         return ()
     today = request.shared.reference()
     return tuple(score_of(request, use, run.answers[use.data], today[use.data]) for use in uses)
