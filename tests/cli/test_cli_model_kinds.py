@@ -105,11 +105,12 @@ metrics = [{metrics}]
 
 @pytest.mark.slow
 def test_a_suite_takes_models_of_all_kinds(own, project):
+    """Float models in the precise mode: without VNNI ONNX Runtime saturates pairs of products, and two lose more."""
     own(*KINDS)
-    text = f'[suite]\nbackends = ["ort-cpu"]\nschemas = ["{SCHEMA}"]\n'
+    text = f'[suite]\nbackends = ["ort-cpu-precise"]\nschemas = ["{SCHEMA}"]\n'
     for kind in KINDS:
         if kind in CAME_QUANTIZED:
-            text += f'[[model]]\nid = "{kind}"\nfp32 = "{CAME_QUANTIZED[kind]}"\n'
+            text += f'[[model]]\nid = "{kind}"\nfp32 = "{CAME_QUANTIZED[kind]}"\nbackends = ["ort-cpu"]\n'
         else:
             text += MODEL.format(kind=kind, metrics='"sqnr"' if kind == "det" else '"top1", "agreement"')
     (project / "suites" / "own.qbench.toml").write_text(text)
