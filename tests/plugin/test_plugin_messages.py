@@ -23,9 +23,16 @@ def summary(result):
 
 @pytest.fixture
 def red(project):
-    """Two cells with equal numbers are red, and the others are green."""
+    """Two cells with equal numbers are red, and the others are green.
+
+    The backends sum products exactly on every processor: outside of its precise mode ONNX Runtime saturates pairs of
+    them without VNNI.
+    """
+    text = project.suite_path.read_text().replace(
+        '["ort-cpu", "ort-cpu-noopt"]', '["ort-cpu-precise", "ort-cpu-noopt"]'
+    )
+    project.write_suite(text)
     project.accept()
-    text = project.suite_path.read_text()
     project.write_suite(text.replace("tolerance = 0.2", "tolerance = 0.003").replace("count = 64", "count = 8", 1))
     return project
 
