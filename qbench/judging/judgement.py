@@ -10,7 +10,7 @@ from qbench.judging.cell import Cell
 from qbench.judging.context import Context
 from qbench.judging.drift import Criterion, unequal_text
 from qbench.judging.expectation import Expectation, State, accepted_on
-from qbench.judging.gates import FAILING, SPECS, Severity, judged_gates, judges_answers
+from qbench.judging.gates import COSTS, FAILING, SPECS, Severity, judged_gates, judges_answers
 from qbench.judging.kinds import GateKind
 from qbench.judging.known_bad import EXCUSABLE, quarantined
 from qbench.judging.loss import with_improvement
@@ -117,7 +117,9 @@ def judge(
     if expectation.state is not State.KNOWN:
         return _without_reference(context, gates)
     verdict = _with_facts(_by_gates(context, gates), context)
-    if quarantine is not None and (expectation.whole or verdict.outcome in EXCUSABLE):
+    if quarantine is not None and any(_is_broken(gates, kind) for kind in COSTS):
+        verdict = replace(verdict, notices=(*verdict.notices, _NOT_EXCUSED))
+    elif quarantine is not None and (expectation.whole or verdict.outcome in EXCUSABLE):
         return quarantined(
             verdict,
             measurement,
@@ -130,6 +132,9 @@ def judge(
         )
     is_unequal = _is_broken(gates, GateKind.EQUALITY)  # a difference from another backend is known without a baseline
     return verdict if expectation.cell_known or is_unequal else _never_accepted(verdict, context)
+
+
+_NOT_EXCUSED = "its quarantine entry holds values of metrics, and excuses neither time nor size"
 
 
 def _first_broken(gates: Iterable[Gate], *severities: Severity) -> Gate | None:

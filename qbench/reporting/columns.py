@@ -254,6 +254,8 @@ CSV = MetricRow._fields
 
 def words_instead(cell: CellView) -> str | None:
     """The text for a red cell that has no numbers, or whose numbers do not explain why it is red; else None."""
+    if cell.told_by_gate is not None:
+        return cell.told_by_gate.detail
     if cell.is_unequal and cell.equality is not None:
         return cell.equality.detail
     return None if cell.lead and not cell.is_retrained else cell.record.headline

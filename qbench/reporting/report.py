@@ -136,7 +136,7 @@ SHORT = {
 
 def cause_name(cell: CellView) -> str:
     """Why ``cell`` is red, a key of ``TITLES``: its outcome, or the kind of its first broken gate."""
-    first = next((gate for gate in cell.record.gates if gate.state == "broken"), None)
+    first = cell.told_by_gate or next((gate for gate in cell.record.gates if gate.state == "broken"), None)
     if cell.record.outcome == "failed":
         if first is None or first.kind not in FAILING:
             return "failed"

@@ -412,6 +412,8 @@ def _findings(cells: Sequence[CellView]) -> Iterator[str]:
 def _facts(cell: CellView) -> str:
     if cell.lead is None or cell.is_retrained:
         return cell.record.headline
+    if cell.told_by_gate is not None:
+        return ", ".join(filter(None, [cell.told_by_gate.detail, red_age(cell)]))
     if cell.is_unequal and cell.equality is not None:
         return ", ".join(filter(None, [cell.equality.detail, red_age(cell)]))
     moved = (

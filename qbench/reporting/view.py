@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from qbench.judging import BOUNDING, GateKind, LossParts, Outcome
+from qbench.judging import BOUNDING, COSTS, GateKind, LossParts, Outcome
 from qbench.tracking import CellRecord, GateRecord, MetricRecord, Run
 
 # change = value − reference          in the metric's own sense: a lower accuracy is negative
@@ -125,6 +125,16 @@ class CellView:
         return self.record.outcome == Outcome.STALE.value and any(
             gate.kind == GateKind.RETRAINED for gate in self.record.gates
         )
+
+    @property
+    def told_by_gate(self) -> GateRecord | None:
+        """The gate whose sentence says why it is red, where its metrics do not: time, size, values of its listing."""
+        if not self.is_red:
+            return None
+        broken = [gate for gate in self.record.gates if gate.state == "broken"]
+        listed = [gate for gate in broken if gate.kind == GateKind.KNOWN_BAD]
+        first = (listed or broken)[:1]
+        return next((gate for gate in first if gate.kind in (*COSTS, GateKind.KNOWN_BAD)), None)
 
     @property
     def is_unequal(self) -> bool:

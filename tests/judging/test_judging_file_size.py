@@ -3,7 +3,7 @@
 import pytest
 from judged_numbers import expected, judged, measured
 
-from qbench.judging import Accepted, GateKind, GateState, Outcome, Rules, Setting
+from qbench.judging import Accepted, GateKind, GateState, Outcome, QuarantineEntry, Rules, Setting
 from qbench.judging.file_size import FileLimits
 
 SIZE = {"cell": 300, "fp32": 1000}
@@ -57,3 +57,15 @@ def test_impossible_limits(limits):
 
 def test_a_file_that_cannot_be_written_has_no_verdict():
     assert gate_of(FileLimits(bytes=3), size={"cell": None, "fp32": None})[0] is GateState.INCOMPARABLE
+
+
+def test_no_quarantine_entry_excuses_a_file_that_is_too_large():
+    """An entry holds values of metrics; a file three times as large under it was green."""
+    measurement = measured(evidence={GateKind.FILE_SIZE: SIZE})
+    rules = Rules(more={"max_file_bytes": Setting(FileLimits(bytes=100), "model m")})
+    entry = QuarantineEntry(
+        cell="mobilenet_v2::*", measured="77.8 → 70.7", reason="weights", owner="kernels", expires="2026-12-31"
+    )
+    verdict = judged(measurement, rules=rules, quarantine=entry)
+    assert verdict.outcome is Outcome.FAILED
+    assert any("neither time nor size" in notice for notice in verdict.notices)
