@@ -150,6 +150,7 @@ def channels_first(x: Array) -> Array:
 # pointwise        one group, windows of one tap, no padding; strides alone that divide one or two sizes of the data
 #                  (oneDNN, rtus_prepare of jit_uni_1x1_conv_utils.hpp)
 # clipped          data are codes behind a Clip: OpenVINO, which keeps such codes signed
+# transposed       a transposed convolution: OpenVINO, which runs it in floats on AVX2
 
 
 def sum_shape(node: ir.Node, weight: tuple[int, ...]) -> SumShape:
@@ -285,4 +286,5 @@ def summing(node: ir.Node, weight: tuple[int, ...]) -> Summing:
         return Summing(SumShape(), weights_left=True, convolves=True)
     if node.op_type.endswith("Conv"):
         return Summing(sum_shape(node, weight), convolves=True)
-    return Summing(SumShape(), transposed=node.op_type == "QGemm" and bool(int_attribute(node, "transB", 0)))
+    shape = SumShape(transposed=node.op_type.endswith("ConvTranspose"))
+    return Summing(shape, transposed=node.op_type == "QGemm" and bool(int_attribute(node, "transB", 0)))

@@ -368,6 +368,7 @@ class SumShape:
         pointwise: a convolution of one group by windows of one tap without padding that is a product of matrices: of
             stride 1, or in one or two dimensions whose sizes are multiples of the stride.
         clipped: whether its data are codes that a Clip bounds, moved or not.
+        transposed: a transposed convolution.
     """
 
     depthwise: bool = False
@@ -376,16 +377,18 @@ class SumShape:
     taps: int = 0
     pointwise: bool = False
     clipped: bool = False
+    transposed: bool = False
 
 
 class PairsIn(enum.Enum):
     """Which sums neighbouring products are summed in pairs for.
 
-    DENSE: all but depthwise ones (ONNX Runtime). DEPTHWISE: those. FAST_DEPTHWISE: those of FBGEMM's depthwise kernels.
-    ALL.
+    DENSE: all but depthwise ones (ONNX Runtime). FORWARD: of these, all but transposed convolutions, which OpenVINO
+    runs in floats on AVX2. DEPTHWISE: those. FAST_DEPTHWISE: those of FBGEMM's depthwise kernels. ALL.
     """
 
     DENSE = "dense"
+    FORWARD = "forward"
     DEPTHWISE = "depthwise"
     FAST_DEPTHWISE = "fast_depthwise"
     ALL = "all"
@@ -454,6 +457,8 @@ class Accumulator:
         match self.pairs_in:
             case PairsIn.DENSE:
                 paired = not shape.depthwise
+            case PairsIn.FORWARD:
+                paired = not shape.depthwise and not shape.transposed
             case PairsIn.DEPTHWISE:
                 paired = shape.depthwise
             case PairsIn.FAST_DEPTHWISE:

@@ -1,5 +1,6 @@
 """OpenVINO against its arithmetics: products between Q and DQ, element for element, on this processor and on AVX2."""
 
+import itertools
 import os
 import pickle
 import shutil
@@ -292,6 +293,31 @@ def test_products_on_avx2(openvino: ModuleType, tmp_path: Path) -> None:
 def test_a_thousand_products_on_avx2(openvino: ModuleType, tmp_path: Path) -> None:
     jobs = blocks(25, 1000)
     assert differing_on_avx2(jobs, on_avx2(jobs, tmp_path))[0] == 0
+
+
+def transposed(levels: str, zero: int, groups: int, filters: int, stride: int) -> ir.Model:
+    """A transposed convolution of 8 channels, whose pairs of products would not fit 16 bits."""
+    text = f"""<ir_version: 10, opset_import: ["" : 21]>
+    g (float[N, 8, 7, 7] x) => (float y)
+    <float s = {{0.02}}, {levels} z = {{{zero}}}, float ws = {{0.002}}, int8 wz = {{0}},
+     float ys = {{0.05}}, uint8 yz = {{90}}> {{
+      q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)  ud = DequantizeLinear (up, ws, wz)
+      r = ConvTranspose <strides = [{stride}, {stride}], group = {groups}> (d, ud)
+      rq = QuantizeLinear (r, ys, yz)  y = DequantizeLinear (rq, ys, yz) }}"""
+    proto = onnx.parser.parse_model(text)
+    weights = np.random.default_rng(3).integers(-127, 128, (8, filters // groups, 3, 3))
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weights.astype(np.int8), "up"))
+    return ir.from_proto(proto)
+
+
+@with_avx2
+def test_transposed_convolutions_on_avx2(openvino: ModuleType, tmp_path: Path) -> None:
+    data = np.random.default_rng(1).normal(0, 1.5, (2, 8, 7, 7)).astype(np.float32)
+    shapes = itertools.product(
+        [("uint8", 113), ("uint8", 0), ("int8", 3), ("int8", 0)], [(1, 6), (1, 16), (2, 8), (8, 8)], [1, 2]
+    )
+    jobs = [(transposed(*levels, *groups, stride), data) for levels, groups, stride in shapes]
+    assert differing_on_avx2(jobs, on_avx2(jobs, tmp_path)) == (0, 0)
 
 
 # Signed data behind a Clip of codes stay signed: whether weights lose their last bit there depends on the kernel.

@@ -322,7 +322,7 @@ def conv_transpose(making: KernelContext) -> KernelFunction:
     spread, taps = Spread.of(making.node, window), [tuple(int(i) for i in tap) for tap in np.ndindex(*window)]
     depth //= groups
     zeros, scales = (_by_channel(found, each, groups) for found in (zero_points(making, 5), making.scales(4)))
-    pairs = making.arithmetic.accumulator.pairs(SumShape(depthwise=depth == 1 < groups))
+    pairs = making.arithmetic.accumulator.pairs(SumShape(depthwise=depth == 1 < groups, transposed=True))
     parts = [channels_last(weight[g * depth : (g + 1) * depth]).reshape(depth, -1, each) for g in range(groups)]
     points = np.broadcast_to(zeros, (groups * each,)).reshape(groups, each)
     whole = np.concatenate([part.reshape(-1, each) for part in parts], axis=1)

@@ -161,7 +161,7 @@ def test_a_first_sample_in_all_others_of_a_large_batch():
     assert levels.size > 2 * 60_000
     named = one.cause(np.broadcast_to(levels[:1], levels.shape).copy())
     assert named.cause is Cause.NOT_WRITTEN
-    assert "the first of" in named.evidence
+    assert "all 8 samples hold the result of the first one" in named.evidence
 
 
 def test_sums_that_wrap_are_told_from_levels_that_do():
